@@ -4,14 +4,15 @@ import { contentId } from "../wire/content-id.ts";
 import type { Path } from "../ports/yaml.ts";
 import { blockOf, readPriceFile, type Block, type ParsedPriceFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
-import { suggest, type Fault, type OrFaults } from "../core/fault.ts";
-import { readFraction, type Fraction } from "./rates.ts";
-import { resolveModel, type ModelStatement } from "./resolve.ts";
+import { formatFault, suggest, type Fault, type OrFaults } from "../core/fault.ts";
+import { changesByModel, changesIn, isChange, type Change } from "./changes.ts";
+import { Effect } from "./effects.ts";
+import type { Level } from "./levels.ts";
+import { resolveModel, type LevelsInTime, type ModelLevels, type ModelStatement } from "./resolve.ts";
 import { routesOf } from "./routes.ts";
 import { resolveTasks } from "./task-prices.ts";
-import type { StatedModel, StatedTraits } from "./schema.ts";
 import type { TaskTimeLimits } from "../core/tasks.ts";
-import type { FileLocation, ModelHistory } from "../ports/catalogue.ts";
+import type { ModelHistory } from "../ports/catalogue.ts";
 import { minuteMs } from "../core/time.ts";
 
 /** Text of a price file, and the file's name in fault messages. */
@@ -25,20 +26,13 @@ export type CatalogueResult = OrFaults<{ catalogue: LoadedCatalogue; origins: Or
 /** Builds a catalogue from the texts of files. Equal texts result in equal catalogues. */
 export type CatalogueBuilder = (layers: readonly (readonly PriceText[])[]) => CatalogueResult;
 
-/** Position of a statement in the price files. */
-interface Location {
-  readonly file: ParsedPriceFile;
-  readonly layer: number;
-  readonly block: Block;
-}
-
-type LocationIn = (file: ParsedPriceFile, layer: number, path: Path) => Location;
+type BlockIn = (file: ParsedPriceFile, layer: number, path: Path) => Block;
 
 /**
  * Builds the catalogue from layers of files: the shipped files, then the user's. A model replaces the whole model with
- * the same id of an earlier layer. A group replaces the group with the same name. Reports all faults in file order.
- * `unreadable`: faults of files that could not be read. If there are any, unknown groups are not faults, because the
- * unreadable files may state those groups.
+ * the same id of an earlier layer; a change replaces single fields; a group or a gateway replaces what it states. Reports
+ * all faults in file order. `unreadable`: faults of files that could not be read. If there are any, unknown groups and
+ * models are not faults, because the unreadable files may state them.
  */
 export function buildCatalogue(
   layers: readonly (readonly PriceText[])[],
@@ -46,29 +40,34 @@ export function buildCatalogue(
 ): CatalogueResult {
   const read = layers.map((files) => files.map(({ name, text }) => readPriceFile(name, text)));
   const faults = [...unreadable, ...read.flat().flatMap((file) => file.faults)];
-  const locationIn: LocationIn = (file, layer, path) => ({
-    file,
-    layer,
-    block: blockOf(file, path, (fault) => faults.push(fault)),
-  });
+  const report = (fault: Fault) => faults.push(fault);
+  const blockIn: BlockIn = (file, layer, path) => blockOf({ file, layer, path }, report);
 
-  const groups = groupsOf(read, locationIn, unreadable.length === 0);
-  const statements = statementsOf(read, locationIn);
+  const terms = termsOf(read, blockIn, unreadable.length === 0);
+  const statements = statementsOf(read, blockIn);
+  const models = [...statements.models.values()];
+  const known = models.map(({ id, model }) => ({ id, aliases: model.aliases ?? [] }));
+  const changes = changesByModel(statements.changes, known, unreadable.length === 0 && statements.isComplete);
   const resolvedOf = (statement: Statement): Resolved => {
-    const group = groupOf(statement, groups);
-    const spans = resolveModel(statement, group?.fraction ?? null);
-    const tasks = resolveTasks(statement, group?.fraction ?? null);
+    const own = (changes.get(statement.id) ?? []).filter((change) => change.block.layer >= statement.block.layer);
+    const levels = levelsOf(statement, own, terms);
+    const spans = resolveModel(statement, levels);
+    const tasks = resolveTasks(statement, levels);
+    const aliases = aliasesOf(statement, own);
+    const names = aliases.map(({ alias }) => alias);
     return {
       statement,
-      group,
-      entry: { id: statement.id, aliases: statement.model.aliases ?? [], spans, ...(tasks.length > 0 && { tasks }) },
+      levels,
+      aliases,
+      entry: { id: statement.id, aliases: names, spans, ...(tasks.length > 0 && { tasks }) },
     };
   };
 
-  const resolved = [...statements.models.values()].map(resolvedOf);
+  const resolved = models.map(resolvedOf);
   const byName = namesOf(resolved);
   const fallback = statements.fallback && resolvedOf(statements.fallback);
-  const routes = routesOf(read, (file, key) => blockOf(file, ["routes", key], (fault) => faults.push(fault)));
+  const routes = routesOf(read, (file, key) => blockOf({ file, layer: 0, path: ["routes", key] }, report));
+  reportEffects(statements.changes, terms);
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
   const entries = resolved.map(({ entry }) => entry);
@@ -80,72 +79,168 @@ export function buildCatalogue(
     catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, ...common, digest }),
     // Computed on demand, because finding the positions of values takes ten times as long as reading the values.
     get origins() {
-      origins ??= originsOf(fallback === null ? resolved : [...resolved, fallback], groups);
+      origins ??= originsOf(fallback === null ? resolved : [...resolved, fallback], statements.changes, [
+        ...terms.groups.keys(),
+      ]);
       return origins;
     },
   };
 }
 
-interface Group {
-  readonly location: Location;
-  /** Null if the fraction has a fault. */
-  readonly fraction: Fraction | null;
-}
-
-interface Groups {
-  readonly byName: ReadonlyMap<string, Group>;
+/** Statements about all models or all models of a group, by layer. */
+interface Terms {
+  /** Number of layers. */
+  readonly layers: number;
+  readonly gateways: readonly (Level | undefined)[];
+  /** Statements of each group, in the order of their layers. */
+  readonly groups: ReadonlyMap<string, readonly Level[]>;
   /** Names of groups that were removed because of faults. */
   readonly removed: ReadonlySet<string>;
   /** True if all groups are known, because every file and its block of groups could be read. */
   readonly isComplete: boolean;
 }
 
-function groupsOf(layers: readonly (readonly ParsedPriceFile[])[], locationIn: LocationIn, allRead: boolean): Groups {
-  const byName = new Map<string, Group>();
+function termsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: BlockIn, allRead: boolean): Terms {
+  const gateways: (Level | undefined)[] = [];
+  const groups = new Map<string, Level[]>();
   const removed = new Set<string>();
   let isComplete = allRead;
   eachFile(layers, (file, layer) => {
     for (const name of file.removedIn(["groups"])) removed.add(name);
-    isComplete &&= locationIn(file, layer, []).block.isReliable("groups");
-    for (const [name, group] of Object.entries(file.value.groups ?? {})) {
-      const location = locationIn(file, layer, ["groups", name]);
-      const other = byName.get(name);
+    isComplete &&= blockIn(file, layer, []).isReliable("groups");
+    for (const [name, stated] of Object.entries(file.value.groups ?? {})) {
+      const block = blockIn(file, layer, ["groups", name]);
+      const own = groups.get(name) ?? [];
+      const other = own.findLast((each) => each.block.layer === layer);
       if (name === ceilingPrice)
-        location.block.report(`"${ceilingPrice}" is reserved for charges of unknown models; use another name`);
-      if (other?.location.layer === layer)
-        location.block.report(`group "${name}" is already in ${other.location.file.name}; keep one of them`);
-      // The fraction is missing if it was removed because of a fault.
-      const text = group.fraction as string | undefined;
-      byName.set(name, { location, fraction: text === undefined ? null : readFraction(name, text) });
+        block.report(`"${ceilingPrice}" is reserved for charges of unknown models; use another name`);
+      if (other !== undefined)
+        block.report(`group "${name}" is already in ${other.block.place().file}; keep one of them`);
+      groups.set(name, [...own, { by: `group "${name}"`, stated, block, effect: new Effect() }]);
     }
+    if (file.value.gateway === undefined) return;
+    const block = blockIn(file, layer, ["gateway"]);
+    const other = gateways[layer]?.block.place();
+    if (other !== undefined)
+      block.report(`"gateway" is already in ${other.file}, line ${other.line}; keep one of them`);
+    gateways[layer] = { by: "gateway", stated: file.value.gateway, block, effect: new Effect() };
   });
-  return { byName, removed, isComplete };
+  return { layers: layers.length, gateways, groups, removed, isComplete };
+}
+
+/** Reports changes, groups and gateways of which a part changes no model. */
+function reportEffects(changes: readonly Change[], { gateways, groups }: Terms): void {
+  for (const level of [...changes, ...gateways, ...[...groups.values()].flat()]) {
+    if (level === undefined) continue;
+    const { stated, block, effect } = level;
+    effect.report(stated.fraction === undefined ? null : { text: stated.fraction, block: block.at("fraction") });
+  }
+}
+
+/**
+ * Returns what applies to a model over time. In each layer, a group precedes the gateway, the model its group, and a
+ * change the model. A group counts in the layer that assigns the model to it, if that is the later one. A group that a
+ * change assigns precedes the model.
+ */
+function levelsOf(statement: Statement, changes: readonly Change[], terms: Terms): LevelsInTime {
+  const startsOf = (each: readonly Change[]) =>
+    new Set(each.flatMap(({ start, end }) => [start, end]).filter((instant) => Number.isFinite(instant)));
+  const known = new Map<string, ModelLevels>();
+  return {
+    starts: startsOf(changes),
+    pricedStarts: startsOf(changes.filter(({ isPriced }) => isPriced)),
+    at(instant) {
+      const inForce = changes.filter(({ start, end }) => start <= instant && instant < end);
+      const key = inForce.map((change) => changes.indexOf(change)).join(" ");
+      const levels = known.get(key) ?? levelsWith(statement, inForce, terms);
+      known.set(key, levels);
+      return levels;
+    },
+  };
+}
+
+function levelsWith(statement: Statement, changes: readonly Change[], terms: Terms): ModelLevels {
+  const { id, model, block } = statement;
+  const assignment = changes.findLast(({ stated }) => stated.group !== undefined);
+  assignment?.effect.apply("group", id);
+  const group = assignment?.stated.group ?? model.group ?? null;
+  const assigned = assignment?.block ?? block;
+  const ofGroup = groupLevels(group, assigned, terms);
+  const below: Level[] = [];
+  const above: Level[] = [];
+  for (let layer = 0; layer < terms.layers; layer += 1) {
+    const inLayer = ({ block: own }: Level) => own.layer === layer;
+    const groupsHere = ofGroup.filter((level) => Math.max(level.block.layer, assigned.layer) === layer);
+    const gateway = terms.gateways[layer];
+    const covering = [...(gateway ? [gateway] : []), ...(assignment ? [] : groupsHere)];
+    (layer <= block.layer ? below : above).push(...covering);
+    (layer < block.layer ? below : above).push(...(assignment ? groupsHere : []), ...changes.filter(inLayer));
+  }
+  return { below, above, group, changes };
+}
+
+/**
+ * Returns the statements of a group, in the order of their layers. Reports an unknown group, unless a file that may state
+ * the group could not be read. An unknown or faulty group gets the fraction 1, so that the model's other faults can
+ * still be found. `assigned`: the block that names the group.
+ */
+function groupLevels(name: string | null, assigned: Block, terms: Terms): readonly Level[] {
+  const unknown: Level = {
+    by: `group "${name ?? ""}"`,
+    stated: { fraction: "1" },
+    block: assigned,
+    effect: new Effect(),
+  };
+  if (name === null) return assigned.isReliable("group") ? [] : [unknown];
+  const levels = terms.groups.get(name);
+  if (levels === undefined) {
+    if (terms.isComplete && !terms.removed.has(name))
+      assigned.at("group").report(`unknown group "${name}"; ${suggest(name, [...terms.groups.keys()])}`);
+    return [unknown];
+  }
+  return levels.every(({ block }) => block.isReliable("fraction")) ? levels : [...levels, unknown];
 }
 
 interface Statement extends ModelStatement {
-  readonly location: Location;
+  readonly file: string;
 }
 
-/** Returns the statements of models and of the default price that apply after all layers. Each model id occurs once. */
-function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], locationIn: LocationIn) {
+interface Statements {
+  readonly models: ReadonlyMap<string, Statement>;
+  readonly fallback: Statement | null;
+  readonly changes: readonly Change[];
+  /** True if all models are known, because no statement of a model was removed because of a fault. */
+  readonly isComplete: boolean;
+}
+
+/**
+ * Returns the statements of models and of the default price that apply after all layers, and the changes. Each model id
+ * occurs once.
+ */
+function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: BlockIn): Statements {
   const models = new Map<string, Statement>();
+  const changes: Change[] = [];
   let fallback: Statement | null = null;
+  let isComplete = true;
   eachFile(layers, (file, layer) => {
     const { value } = file;
-    const root = locationIn(file, layer, []).block;
-    const statementOf = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => {
-      const location = locationIn(file, layer, path);
-      return {
-        id,
-        provider,
-        model,
-        defaults: value.defaults ?? {},
-        location,
-        block: location.block,
-        defaultsBlock: root.at("defaults"),
-      };
-    };
-    const stated = Object.entries(value.models ?? {});
+    const root = blockIn(file, layer, []);
+    isComplete &&= root.isReliable("models") && file.removedIn(["models"]).length === 0;
+    const statementOf = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => ({
+      id,
+      provider,
+      model,
+      defaults: value.defaults ?? {},
+      block: root.at(...path),
+      defaultsBlock: root.at("defaults"),
+      file: file.name,
+    });
+    const stated = Object.entries(value.models ?? {}).filter(([id, model]) => {
+      const block = root.at("models", id);
+      if (!isChange(id, model, block)) return true;
+      changes.push(...changesIn(id, model, block));
+      return false;
+    });
     const lacksProvider = stated.some(
       ([id, model]) => model.provider === undefined && root.at("models", id).isReliable("provider"),
     );
@@ -157,42 +252,42 @@ function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], locationI
       const other = models.get(id);
       if (id === ceilingPrice)
         statement.block.report(`"${ceilingPrice}" is reserved for the price of unknown models; use another id`);
-      if (other?.location.layer === layer)
-        statement.block.report(`model "${id}" is already in ${other.location.file.name}; keep one of them`);
+      if (other?.block.layer === layer)
+        statement.block.report(`model "${id}" is already in ${other.file}; keep one of them`);
       models.set(id, statement);
     }
     if (value.default === undefined) return;
-    if (fallback?.location.layer === layer && value.default !== null) {
-      root.at("default").report(`a default is already in ${fallback.location.file.name}; keep one of them`);
+    if (fallback?.block.layer === layer && value.default !== null) {
+      root.at("default").report(`a default is already in ${fallback.file}; keep one of them`);
     }
     fallback = value.default === null ? null : statementOf(ceilingPrice, ceilingPrice, ["default"], value.default);
   });
-  return { models, fallback: fallback as Statement | null };
+  return { models, fallback, changes, isComplete };
 }
 
-/**
- * Returns the model's group; null for a model without a group. Reports an unknown group, unless a file that may state
- * the group could not be read. An unknown or faulty group gets the fraction 1, so that the model's other faults can
- * still be found.
- */
-function groupOf({ model, block }: Statement, groups: Groups): ResolvedGroup | null {
-  const name = model.group ?? null;
-  if (name === null && block.isReliable("group")) return null;
-  const group = name === null ? undefined : groups.byName.get(name);
-  if (group === undefined && name !== null && groups.isComplete && !groups.removed.has(name)) {
-    block.at("group").report(`unknown group "${name}"; ${suggest(name, [...groups.byName.keys()])}`);
-  }
-  return { name: name ?? "", fraction: group?.fraction ?? readFraction(name ?? "", "1") };
+interface Alias {
+  readonly alias: string;
+  readonly block: Block;
 }
 
-interface ResolvedGroup {
-  readonly name: string;
-  readonly fraction: Fraction;
+/** Returns the aliases of a model: those of its statement, and those that changes add. */
+function aliasesOf({ model, block }: Statement, changes: readonly Change[]): readonly Alias[] {
+  const stated = [
+    { aliases: model.aliases, block },
+    ...changes.map((change) => ({ aliases: change.stated.aliases, block: change.block })),
+  ];
+  return stated.flatMap(({ aliases, block: own }) =>
+    // An alias that was removed because of a fault is undefined.
+    ((aliases ?? []) as readonly (string | undefined)[]).flatMap((alias, index) =>
+      alias === undefined ? [] : [{ alias, block: own.at("aliases", index) }],
+    ),
+  );
 }
 
 interface Resolved {
   readonly statement: Statement;
-  readonly group: ResolvedGroup | null;
+  readonly levels: LevelsInTime;
+  readonly aliases: readonly Alias[];
   readonly entry: ModelHistory;
 }
 
@@ -201,55 +296,33 @@ interface Resolved {
  * layer. An id in a later layer takes precedence over an alias.
  */
 function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, ModelHistory> {
-  const owners = new Map<string, Resolved>(resolved.map((each) => [each.statement.id, each]));
+  const owners = new Map(
+    resolved.map((owner) => [owner.statement.id, { owner, layer: owner.statement.block.layer }] as const),
+  );
   const ids = new Set(owners.keys());
-  const ascending = [...resolved].sort((a, b) => a.statement.location.layer - b.statement.location.layer);
-  for (const each of ascending) {
-    const { location } = each.statement;
-    const aliases: readonly (string | undefined)[] = each.entry.aliases;
-    aliases.forEach((alias, index) => {
-      if (alias === undefined) return;
-      const owner = owners.get(alias);
-      const taken = owner?.statement.location;
-      const isIdInLaterLayer = ids.has(alias) && taken !== undefined && taken.layer > location.layer;
-      if (isIdInLaterLayer) return;
-      if (owner !== undefined && (ids.has(alias) || taken?.layer === location.layer)) {
-        const other = owner === each ? "this model" : `model "${owner.statement.id}"`;
-        location.block.at("aliases", index).report(`"${alias}" already names ${other}; keep one of them`);
-        return;
-      }
-      owners.set(alias, each);
-    });
+  const aliases = resolved.flatMap((owner) => owner.aliases.map((each) => ({ ...each, owner })));
+  for (const { alias, block, owner } of aliases.sort((a, b) => a.block.layer - b.block.layer)) {
+    const { layer } = block;
+    const taken = owners.get(alias);
+    const isIdInLaterLayer = ids.has(alias) && taken !== undefined && taken.layer > layer;
+    if (isIdInLaterLayer) continue;
+    if (taken !== undefined && (ids.has(alias) || taken.layer === layer)) {
+      const other = taken.owner === owner ? "this model" : `model "${taken.owner.statement.id}"`;
+      block.report(`"${alias}" already names ${other}; keep one of them`);
+      continue;
+    }
+    owners.set(alias, { owner, layer });
   }
-  return new Map([...owners].map(([name, { entry }]) => [name, entry]));
+  return new Map([...owners].map(([name, { owner }]) => [name, owner.entry]));
 }
 
-/**
- * Returns the origins as plain data that does not refer to the files. The texts of the files can then be garbage
- * collected.
- */
-function originsOf(resolved: readonly Resolved[], groups: Groups): Origins {
-  const models = resolved.map(({ statement, group }) => {
-    const { id, provider, model, defaults, location, block } = statement;
-    const lines = (model.prices ?? []).map((_, index) => block.at("prices", index).line());
-    return [
-      id,
-      {
-        provider,
-        model,
-        defaults,
-        fraction: group?.fraction ?? null,
-        file: location.file.name,
-        layer: location.layer,
-        line: block.line(),
-        lines,
-      },
-    ] as const;
-  });
-  const groupLocations = [...groups.byName].map(
-    ([name, { location }]) => [name, { file: location.file.name, line: location.block.line() }] as const,
-  );
-  return { models: new Map(models), groups: new Map(groupLocations) };
+/** Returns the origins, which explain the prices to people. */
+function originsOf(resolved: readonly Resolved[], changes: readonly Change[], groups: readonly string[]): Origins {
+  const models = resolved.map(({ statement, levels }): [string, ModelOrigin] => [
+    statement.id,
+    { ...statement, levels },
+  ]);
+  return { models: new Map(models), changes, groups };
 }
 
 function taskUnitsOf(layers: readonly (readonly ParsedPriceFile[])[]): ReadonlyMap<string, bigint> {
@@ -306,9 +379,11 @@ function eachFile(
   });
 }
 
+/** Returns the faults in the order of the files. A fault that was found at several instants occurs once. */
 function inOrder(faults: readonly Fault[], files: readonly ParsedPriceFile[]): Fault[] {
   const rank = new Map(files.map((file, index) => [file.name, index]));
-  return faults.toSorted(
+  const unique = new Map(faults.map((fault) => [formatFault(fault), fault]));
+  return [...unique.values()].sort(
     (a, b) => (rank.get(a.file) ?? 0) - (rank.get(b.file) ?? 0) || a.line - b.line || a.column - b.column,
   );
 }
@@ -316,23 +391,15 @@ function inOrder(faults: readonly Fault[], files: readonly ParsedPriceFile[]): F
 /**
  * Statement of a model in the last layer that states the model. It explains prices to people; requests never use it.
  */
-export interface ModelOrigin {
-  readonly provider: string;
-  readonly model: StatedModel;
-  /** Values that the file states for all its models. */
-  readonly defaults: StatedTraits;
-  /** The group's fraction of the official price; null for a model without a group. */
-  readonly fraction: Fraction | null;
-  readonly file: string;
-  /** Index of the layer; 0 contains the shipped files. */
-  readonly layer: number;
-  readonly line: number;
-  /** Line number of each price. */
-  readonly lines: readonly number[];
+export interface ModelOrigin extends ModelStatement {
+  readonly levels: LevelsInTime;
 }
 
 export interface Origins {
   /** Origins by model id. Includes the ceiling price for unknown models, if a file states it. */
   readonly models: ReadonlyMap<string, ModelOrigin>;
-  readonly groups: ReadonlyMap<string, FileLocation>;
+  /** All changes of models, in the order of the files. */
+  readonly changes: readonly Change[];
+  /** Names of all groups. */
+  readonly groups: readonly string[];
 }

@@ -1,11 +1,19 @@
-import type { Catalogue, FileLocation, PriceEntry, PriceExplanation, RateRule, TierRules } from "../ports/catalogue.ts";
-import { ceilingPrice, serviceTierNames } from "../core/price.ts";
+import type {
+  Catalogue,
+  FileLocation,
+  PlacedRule,
+  PriceEntry,
+  PriceExplanation,
+  TierRules,
+} from "../ports/catalogue.ts";
+import { ceilingPrice } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
 import { editDistance, nearest } from "../core/fault.ts";
 import type { ModelOrigin, Origins } from "./build.ts";
-import { rateRule, type Fraction, type StatedSides } from "./rates.ts";
-import { sidesOf } from "./resolve.ts";
-import type { StatedPrice } from "./schema.ts";
+import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
+import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
+import type { Decided } from "./read.ts";
+import { traitPlaces } from "./resolve.ts";
 
 export interface Loaded {
   readonly catalogue: Catalogue;
@@ -19,31 +27,49 @@ export interface Loaded {
 export function explainPrice({ catalogue, origins }: Loaded, name: string, at: number): PriceExplanation | undefined {
   const model = catalogue.find(name, at);
   const origin = model && origins.models.get(model.id);
-  if (model === undefined || origin === undefined) return undefined;
+  const history = catalogue.histories().find(({ id }) => id === model?.id);
+  if (model === undefined || origin === undefined || history === undefined) return undefined;
   const entries = entriesOf(origin);
-  const from = model.price?.version.from;
-  const index = entries.findIndex((entry) => entry.from === from);
-  const [entry, price] = [entries[index], origin.model.prices?.[index]];
+  const levels = origin.levels.at(at);
+  const decided = decidedAt(model.id, origin, at);
+  const entry = entries[decided?.index ?? -1];
+  const { fraction = null } = decided?.price ?? {};
   return {
-    foundBy: foundBy(name, model.id, origin),
+    foundBy: foundBy(name, model.id, history.aliases),
     model,
-    aliases: origin.model.aliases ?? [],
-    place: origin,
-    group: groupOf(origin, origins.groups),
-    tasks: catalogue.histories().find(({ id }) => id === model.id)?.tasks ?? [],
+    aliases: history.aliases,
+    place: origin.block.place(),
+    group:
+      levels.group === null || fraction === null
+        ? null
+        : { name: levels.group, fraction: fraction.value, place: fraction.block.place() },
+    tasks: history.tasks ?? [],
     entries,
-    inForce: entry === undefined || price === undefined ? null : { entry, ...rulesOf(price, origin.fraction) },
+    traits: traitPlaces(origin, levels.changes),
+    inForce: decided === null || entry === undefined ? null : { entry, ...rulesOf(decided.price) },
   };
+}
+
+/** Returns the price of a model that is in force at an instant, and its index in the model's file. */
+export function decidedAt(
+  id: string,
+  { model, block, levels }: ModelOrigin,
+  at: number,
+): { readonly index: number; readonly price: DecidedPrice } | null {
+  const day = new Date(at).toISOString().slice(0, 10);
+  const prices = model.prices ?? [];
+  const index = prices.findLastIndex(({ from }) => from <= day);
+  const price = prices[index];
+  if (price === undefined || (price.until !== undefined && price.until <= day)) return null;
+  return { index, price: decidePrice(id, price, block.at("prices", index), levels.at(at)) };
 }
 
 /**
  * Returns known names for an unknown name, at most `namesMax`: first the most similar ones, then those that begin with
  * `name` or with which `name` begins.
  */
-export function similarNames({ origins }: Loaded, name: string): string[] {
-  const known = [...origins.models].flatMap(([id, { model }]) =>
-    id === ceilingPrice ? [] : [id, ...(model.aliases ?? [])],
-  );
+export function similarNames({ catalogue }: Pick<Loaded, "catalogue">, name: string): string[] {
+  const known = catalogue.histories().flatMap(({ id, aliases }) => (id === ceilingPrice ? [] : [id, ...aliases]));
   const near = nearest(name, known);
   const distance = (other: string) => editDistance(name.toLowerCase(), other.toLowerCase());
   const similar = near.filter((other) => distance(other) === distance(near[0] ?? "")).slice(0, 3);
@@ -55,50 +81,62 @@ export function similarNames({ origins }: Loaded, name: string): string[] {
 
 const namesMax = 5;
 
-function foundBy(name: string, id: string, { model }: ModelOrigin): PriceExplanation["foundBy"] {
+function foundBy(name: string, id: string, aliases: readonly string[]): PriceExplanation["foundBy"] {
   if (id === ceilingPrice) return "default";
   if (name === id) return "id";
-  return model.aliases?.includes(name) ? "alias" : "revision";
+  return aliases.includes(name) ? "alias" : "revision";
 }
 
-function entriesOf({ model, file, lines }: ModelOrigin): PriceEntry[] {
+function entriesOf({ model, block }: ModelOrigin): PriceEntry[] {
   const prices = model.prices ?? [];
   return prices.map(({ from, until }, index) => ({
     from,
     until: until ?? prices[index + 1]?.from ?? null,
-    place: { file, line: lines[index] ?? 0 },
+    place: block.at("prices", index).place(),
   }));
-}
-
-function groupOf(
-  { model, fraction }: ModelOrigin,
-  places: ReadonlyMap<string, FileLocation>,
-): PriceExplanation["group"] {
-  const place = typeof model.group === "string" ? places.get(model.group) : undefined;
-  return fraction === null || place === undefined ? null : { name: fraction.group, fraction: fraction.text, place };
 }
 
 type Rules = Omit<NonNullable<PriceExplanation["inForce"]>, "entry">;
 
-function rulesOf(price: StatedPrice, fraction: Fraction | null): Rules {
-  const amountRule = ({ gateway }: { readonly gateway?: string | undefined }): RateRule =>
-    gateway !== undefined || fraction === null ? { kind: "stated" } : { kind: "share", fraction: fraction.text };
-  const tiersOf = (stated: Pick<StatedPrice, "official" | "gateway" | "tiers">) =>
-    [stated, ...(stated.tiers ?? [])].map((tier) => tierRules(sidesOf(tier), fraction));
-  const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([name, fee]) => [name, amountRule(fee)]));
-  if (price.per_request !== undefined)
-    return { tiers: [], perRequest: amountRule(price.per_request), serviceTiers: {}, fees };
-  const serviceTiers = serviceTierNames.flatMap((name) => {
-    const stated = price.service_tiers?.[name];
-    return stated === undefined ? [] : [[name, tiersOf(stated)] as const];
-  });
-  return { tiers: tiersOf(price), perRequest: null, serviceTiers: Object.fromEntries(serviceTiers), fees };
+function rulesOf(price: DecidedPrice): Rules {
+  const { perRequest, fees, serviceTiers, tiers, minimum } = price;
+  const rulesOfTiers = (own: readonly DecidedTier[]) => own.map((tier) => tierRules(tier, price));
+  return {
+    tiers: perRequest === null ? rulesOfTiers(tiers) : [],
+    perRequest: perRequest ? amountRule(perRequest, price) : null,
+    serviceTiers: Object.fromEntries([...serviceTiers].map(([name, own]) => [name, rulesOfTiers(own)])),
+    fees: Object.fromEntries([...fees].map(([name, fee]) => [name, amountRule(fee, price)])),
+    minimum: placeOf(minimum),
+  };
 }
 
-function tierRules(sides: StatedSides, fraction: Fraction | null): TierRules {
+function amountRule({ official, gateway }: DecidedAmount, { fraction }: ShareTerms): PlacedRule {
+  const listedAt = placeOf(official);
+  return gateway !== undefined || fraction === null
+    ? { rule: { kind: "stated" }, place: placeOf(gateway), listedAt }
+    : { rule: { kind: "share", fraction: fraction.value }, place: placeOf(fraction), listedAt };
+}
+
+function tierRules(tier: DecidedTier, terms: ShareTerms): TierRules {
   const rules = tokenClasses.map((name) => {
-    const listed = statedClass(name, sides.official);
-    return [name, { listed, rule: rateRule(name, sides, fraction) ?? { kind: "stated" } }] as const;
+    const listed = statedClass(name, tier.official);
+    const listedAt = placeOf(tier.official[listed]);
+    return [name, { listed, ...placedRule(rateRule(name, tier, terms)), listedAt }] as const;
   });
   return Object.fromEntries(rules) as unknown as TierRules;
+}
+
+function placedRule(rule: ReturnType<typeof rateRule>): Pick<PlacedRule, "rule" | "place"> {
+  switch (rule?.kind) {
+    case "share":
+      return { rule: { kind: "share", fraction: rule.fraction.value }, place: placeOf(rule.fraction) };
+    case "parent":
+      return { rule: { kind: "parent", of: rule.of }, place: placeOf(rule.by) };
+    default:
+      return { rule: { kind: "stated" }, place: placeOf(rule?.rate) };
+  }
+}
+
+function placeOf(decided: Decided<unknown> | null | undefined): FileLocation | null {
+  return decided?.block.place() ?? null;
 }

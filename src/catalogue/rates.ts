@@ -2,88 +2,106 @@ import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core
 import type { Rates } from "../core/price.ts";
 import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
-import type { RateRule } from "../ports/catalogue.ts";
-import type { Block } from "./read.ts";
-import type { StatedRates } from "./schema.ts";
+import type { Effect } from "./effects.ts";
+import type { Decided } from "./read.ts";
 
-/** Fraction of the official price that a group charges. For example, "0.75" is 750_000 millionths. */
-export interface Fraction {
-  readonly group: string;
-  readonly text: string;
+/** Fraction of the official price that is charged. For example, "0.75" is 750_000 millionths. */
+export interface Fraction extends Decided<string> {
   readonly millionths: bigint;
+  /** The statement that contains the fraction, in messages: `group "half"`, "gateway" or "change". */
+  readonly by: string;
+  readonly effect: Effect;
 }
 
 const million = 1_000_000n;
 
-/** Rates in a price file: the provider's official rates and the gateway's absolute rates. */
-export interface StatedSides {
-  readonly official: StatedRates;
-  readonly gateway: StatedRates;
+/** Rates by class; a class without a rate is absent. */
+export type DecidedRates = Readonly<Partial<Record<TokenClass, Decided<string>>>>;
+
+/** Rates of one tier: the provider's official rates and the gateway's absolute rates. */
+export interface DecidedSides {
+  readonly official: DecidedRates;
+  readonly gateway: DecidedRates;
 }
+
+/** Classes of cached tokens, whose rate a statement about many models can set. */
+export const cacheClasses = ["cached_input", "cache_write", "cache_write_1h"] as const;
+
+/** What determines a charged rate that a tier does not state. */
+export interface ShareTerms {
+  /** Id of the model, for faults. */
+  readonly model: string;
+  /** Null if no fraction applies. */
+  readonly fraction: Fraction | null;
+  /** `official`, `input` or a rate, by class. */
+  readonly cacheTerms: Readonly<Partial<Record<TokenClass, Decided<string>>>>;
+}
+
+/**
+ * Rule for the charged rate of a class: a stated rate, a fraction of the official rate, or the charged rate of another
+ * class. `by`: the statement that chose the other class; null if it is the parent class.
+ */
+type Rule =
+  | { readonly kind: "stated"; readonly rate: Decided<string> }
+  | { readonly kind: "share"; readonly fraction: Fraction; readonly official: Decided<string> }
+  | { readonly kind: "parent"; readonly of: TokenClass; readonly by: Decided<string> | null };
 
 /** Resolved rates, or the reasons why some classes have no exact rate. */
 type RatesResult =
   | { readonly ok: true; readonly rates: Rates }
   | { readonly ok: false; readonly faults: readonly RateFault[] };
 
-interface RateFault {
-  readonly class: TokenClass;
-  /**
-   * `none`: the files state no charged rate for the class. `inexact`: the group's fraction of the class's official rate
-   * cannot be represented exactly.
-   */
-  readonly kind: "none" | "inexact";
-  readonly message: string;
-}
+/** A class without a rule for its charged rate, or one whose fraction of the official rate is not exact. */
+type RateFault =
+  | { readonly kind: "none"; readonly class: TokenClass; readonly message: string }
+  | { readonly kind: "inexact"; readonly report: () => void };
 
-export function readFraction(group: string, text: string): Fraction {
-  return { group, text, millionths: rateOf(text) };
+/**
+ * Returns the official rates. A class without a rate has that of its parent class. `input` and `output` always have
+ * one.
+ */
+export function listRates(official: DecidedRates): Rates {
+  return fill((name) => rateOf(official[statedClass(name, official)]?.value));
 }
 
 /**
- * Returns the official rates. A class that the file does not state has the rate of its parent class. `input` and
- * `output` are always stated.
+ * Returns the rule that sets the charged rate of a class; null if there is none. The tier's absolute rate takes
+ * precedence, then the term of a class of cached tokens, then the fraction of the official rate, then the charged rate
+ * of the parent class. Without a term, cached input is charged as input.
  */
-export function listRates(official: StatedRates): Rates {
-  return fill((name) => rateOf(official[statedClass(name, official)]));
-}
-
-/**
- * Returns the rule that sets the charged rate of a class; null if there is none. The gateway's absolute rate takes
- * precedence, then the group's fraction of the official rate, then the charged rate of the parent class. The fraction
- * does not apply to cached input.
- */
-export function rateRule(name: TokenClass, stated: StatedSides, fraction: Fraction | null): RateRule | null {
-  const { official, gateway } = stated;
-  if (gateway[name] !== undefined) return { kind: "stated" };
-  if (fraction !== null && name !== "cached_input" && official[name] !== undefined)
-    return { kind: "share", fraction: fraction.text };
+export function rateRule(name: TokenClass, { official, gateway }: DecidedSides, terms: ShareTerms): Rule | null {
+  const stated = gateway[name];
+  if (stated !== undefined) return { kind: "stated", rate: stated };
+  const term = terms.cacheTerms[name] ?? null;
+  const word = term?.value ?? (name === "cached_input" ? "input" : "official");
+  if (word === "input") return { kind: "parent", of: "input", by: term };
+  if (word !== "official" && term !== null) return { kind: "stated", rate: term };
+  const listed = official[name];
+  if (terms.fraction !== null && listed !== undefined)
+    return { kind: "share", fraction: terms.fraction, official: listed };
   const parent = parentClass[name];
-  return parent === null ? null : { kind: "parent", of: parent };
+  return parent === null ? null : { kind: "parent", of: parent, by: null };
 }
 
 /**
  * Returns the charged rate of each class according to `rateRule`. Child classes do not repeat the fault of their parent.
  */
-export function chargedRates(stated: StatedSides, fraction: Fraction | null): RatesResult {
-  const { official, gateway } = stated;
+export function chargedRates(sides: DecidedSides, terms: ShareTerms): RatesResult {
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
   const faults: RateFault[] = [];
   for (const name of tokenClasses) {
-    const rule = rateRule(name, stated, fraction);
-    if (rule === null)
-      faults.push({
-        class: name,
-        kind: "none",
-        message: `no charged rate for ${name}; name a group, or state gateway.${name}`,
-      });
-    else if (rule.kind === "stated") rates[name] = rateOf(gateway[name]);
-    else if (rule.kind === "share" && fraction !== null) {
-      const exact = shareOf(rateOf(official[name]), fraction);
+    const rule = rateRule(name, sides, terms);
+    if (rule === null) {
+      const message = `no charged rate for ${name}; name a group, or state gateway.${name}`;
+      faults.push({ class: name, kind: "none", message });
+    } else if (rule.kind === "stated") rates[name] = rateOf(rule.rate.value);
+    else if (rule.kind === "share") {
+      const { official, fraction } = rule;
+      const exact = shareOf(rateOf(official.value), fraction);
       if (exact === undefined)
-        faults.push({ class: name, kind: "inexact", message: inexact(official[name] ?? "", fraction) });
+        faults.push({ kind: "inexact", report: () => reportInexact(official, fraction, terms.model) });
       else rates[name] = exact as PicoUsdPerToken;
-    } else if (rule.kind === "parent") {
+    } else {
       const rate = rates[rule.of];
       if (rate !== undefined) rates[name] = rate;
     }
@@ -91,26 +109,39 @@ export function chargedRates(stated: StatedSides, fraction: Fraction | null): Ra
   return faults.length === 0 ? { ok: true, rates: rates as Rates } : { ok: false, faults };
 }
 
+/** An amount per request, call or task: the provider's price and, if stated, the gateway's. */
+export interface DecidedAmount {
+  readonly official: Decided<string>;
+  readonly gateway?: Decided<string> | undefined;
+}
+
 /**
- * Returns the gateway's amount if the file states it; otherwise the group's fraction of the official amount. Without a
- * group, or if that fraction is not exact, reports a fault and returns undefined. `field`: name of the field for the
- * gateway's amount.
+ * Returns the gateway's amount if one is stated; otherwise the fraction of the official amount. Without a fraction, or
+ * if that fraction is not exact, reports a fault and returns undefined. `field`: name of the field for the gateway's
+ * amount.
  */
 export function chargedUsd(
-  { official, gateway }: { readonly official: string; readonly gateway?: string | undefined },
-  fraction: Fraction | null,
-  block: Block,
+  { official, gateway }: DecidedAmount,
+  { model, fraction }: Pick<ShareTerms, "model" | "fraction">,
   field = "gateway",
 ): PicoUsd | undefined {
-  if (gateway !== undefined) return usdOf(gateway);
-  const share = fraction === null ? undefined : shareOf(usdOf(official), fraction);
-  if (share === undefined)
-    block.report(fraction === null ? `no charged price; name a group, or state ${field}` : inexact(official, fraction));
+  if (gateway !== undefined) return usdOf(gateway.value);
+  if (fraction === null) {
+    official.block.report(`no charged price; name a group, or state ${field}`);
+    return undefined;
+  }
+  const share = shareOf(usdOf(official.value), fraction);
+  if (share === undefined) reportInexact(official, fraction, model);
   return share as PicoUsd | undefined;
 }
 
-function inexact(amount: string, fraction: Fraction): string {
-  return `${fraction.text} of ${amount} (group "${fraction.group}") cannot be represented exactly; state the rate under gateway`;
+/** Reports a fraction that is not exact: at the amount, or once at the fraction if a later layer states the fraction. */
+function reportInexact(amount: Decided<string>, { value, block, by, effect }: Fraction, model: string): void {
+  if (block.layer > amount.block.layer) effect.missExactly(amount.value, model);
+  else
+    amount.block.report(
+      `${value} of ${amount.value} (${by}) cannot be represented exactly; state the rate under gateway`,
+    );
 }
 
 /** Parses an amount that the schema has validated. */
@@ -123,13 +154,13 @@ export function usdOf(text: string): PicoUsd {
 /** Rates of 0 for a price per request or task, because its tokens cost nothing. */
 export const freeRates: Rates = fill(() => 0n as PicoUsdPerToken);
 
-function shareOf(amount: bigint, fraction: Fraction): bigint | undefined {
-  const product = amount * fraction.millionths;
+function shareOf(amount: bigint, { millionths }: Fraction): bigint | undefined {
+  const product = amount * millionths;
   return product % million === 0n ? product / million : undefined;
 }
 
-/** Parses a rate that the schema has validated. */
-function rateOf(text: string | undefined): PicoUsdPerToken {
+/** Parses a rate or fraction that the schema has validated. For a fraction, the result is in millionths. */
+export function rateOf(text: string | undefined): PicoUsdPerToken {
   const rate = text === undefined ? undefined : parseRate(text);
   invariant(rate !== undefined, "a rate passed the schema");
   return rate;

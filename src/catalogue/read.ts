@@ -2,6 +2,7 @@ import type { Path, ReadYaml } from "../ports/yaml.ts";
 import { readYaml } from "../platform/yaml.ts";
 import { priceFileSchema, type PriceFile } from "./schema.ts";
 import type { Fault } from "../core/fault.ts";
+import type { FileLocation } from "../ports/catalogue.ts";
 
 /** Parsed price file. */
 export type ParsedPriceFile = ReadYaml<PriceFile>;
@@ -13,6 +14,8 @@ export function readPriceFile(name: string, text: string): ParsedPriceFile {
 
 /** Part of a price file, with its position. `report` reports a fault at that position. */
 export interface Block {
+  /** Index of the file's layer; 0 contains the shipped files. */
+  readonly layer: number;
   /** Returns the part at a path within this part. */
   at(...path: Path): Block;
   /**
@@ -21,15 +24,29 @@ export interface Block {
    */
   isReliable(field: string): boolean;
   report(message: string): void;
-  /** Returns the line number in the file, from 1. */
-  line(): number;
+  /** Returns the position of the part. Finding the first position of a file parses the file again. */
+  place(): FileLocation;
 }
 
-export function blockOf(file: ParsedPriceFile, path: Path, report: (fault: Fault) => void): Block {
+/** A value, and the part of a price file that states it. */
+export interface Decided<Value> {
+  readonly value: Value;
+  readonly block: Block;
+}
+
+/** Where a block is: its file, the file's layer, and the path within the file. */
+interface Position {
+  readonly file: ParsedPriceFile;
+  readonly layer: number;
+  readonly path: Path;
+}
+
+export function blockOf({ file, layer, path }: Position, report: (fault: Fault) => void): Block {
   return {
-    at: (...inner) => blockOf(file, [...path, ...inner], report),
+    layer,
+    at: (...inner) => blockOf({ file, layer, path: [...path, ...inner] }, report),
     isReliable: (field) => !file.isRemoved([...path, field]) && !file.isMisspelled(path, field),
     report: (message) => report(file.faultAt(path, message)),
-    line: () => file.faultAt(path, "").line,
+    place: () => ({ file: file.name, line: file.faultAt(path, "").line }),
   };
 }

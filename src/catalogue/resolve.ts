@@ -4,20 +4,22 @@ import { parseRate } from "../core/money.ts";
 import {
   canonicalPrice,
   ceilingPrice,
-  serviceTierNames,
   type PinnedPrice,
   type PriceTier,
   type PriceVersion,
   type ToolFee,
 } from "../core/price.ts";
 import { unchanged, type Permille } from "../core/usage.ts";
-import type { CatalogueModel, ModelSpan } from "../ports/catalogue.ts";
+import type { CatalogueModel, FileLocation, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
-import type { Block } from "./read.ts";
-import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type Fraction, type StatedSides } from "./rates.ts";
-import type { StatedModel, StatedPrice, StatedTraits } from "./schema.ts";
+import { traitsIn, type Change } from "./changes.ts";
+import { decidePrice, type DecidedPrice, type DecidedTier, type Levels } from "./levels.ts";
+import type { Block, Decided } from "./read.ts";
+import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type DecidedAmount } from "./rates.ts";
+import { traitNames, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
+import { intervalsOf, validities, type Validity } from "./validity.ts";
 
-/** Statement of a model in its file, with the file's defaults. */
+/** Statement of a model in its file, with the file's defaults and the levels that apply to the model. */
 export interface ModelStatement {
   readonly id: string;
   readonly provider: string;
@@ -29,6 +31,22 @@ export interface ModelStatement {
   readonly defaultsBlock: Block;
 }
 
+/** What applies to a model at an instant in addition to its own statement. */
+export interface ModelLevels extends Levels {
+  readonly group: string | null;
+  /** Changes in force, from the lowest to the highest level. */
+  readonly changes: readonly Change[];
+}
+
+/** What applies to a model in addition to its own statement, over time. */
+export interface LevelsInTime {
+  /** Instants at which changes begin or end, in milliseconds since 1970. */
+  readonly starts: ReadonlySet<number>;
+  /** The part of `starts` at which a price may change. */
+  readonly pricedStarts: ReadonlySet<number>;
+  at(instant: number): ModelLevels;
+}
+
 /** Defaults for a model whose file states none. They make estimates too high rather than too low. */
 const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 400 } as const;
 
@@ -36,23 +54,29 @@ const fallback = { errorFactor: "1.5", tokensPerByte: "1.5", tokensPerSecond: 40
  * Returns the spans of a model. In a span without a price in force, the price is null. If the function reports faults,
  * the result is incomplete.
  */
-export function resolveModel(statement: ModelStatement, fraction: Fraction | null): readonly ModelSpan[] {
-  const base = traitsOf(statement);
+export function resolveModel(statement: ModelStatement, levels: LevelsInTime): readonly ModelSpan[] {
   const block = statement.block.at("prices");
   // A price that was removed because of a fault is undefined.
   const prices: readonly (StatedPrice | undefined)[] = statement.model.prices ?? [];
-  const validity = validities(prices, block);
-  const resolved: ModelSpan[] = [{ start: Number.NEGATIVE_INFINITY, model: { ...base, price: null } }];
-  prices.forEach((price, index) => {
-    const span = validity[index];
-    if (price === undefined || span === undefined) return;
-    const version = versionOf(statement, price, span, fraction, block.at(index));
-    if (version === undefined) return;
-    resolved.push({ start: span.start, model: { ...base, price: pin(version) } });
-    const isLast = index === prices.length - 1;
-    if (isLast && span.end !== null) resolved.push({ start: span.end, model: { ...base, price: null } });
-  });
-  return resolved;
+  const priced: { readonly start: number; readonly price: PinnedPrice | null }[] = [];
+  for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
+    const price = prices[index];
+    if (price === undefined) continue;
+    const version = versionOf(statement, { price, validity, block: block.at(index) }, levels.at(validity.start));
+    if (version === undefined) continue;
+    priced.push({ start: validity.start, price: pin(version) });
+    if (ends && validity.end !== null) priced.push({ start: validity.end, price: null });
+  }
+  const starts = new Set([Number.NEGATIVE_INFINITY, ...priced.map(({ start }) => start), ...levels.starts]);
+  const traits = new Map<ModelLevels, Traits>();
+  return [...starts]
+    .sort((a, b) => a - b)
+    .map((start) => {
+      const inForce = levels.at(start);
+      const own = traits.get(inForce) ?? traitsOf(statement, inForce);
+      traits.set(inForce, own);
+      return { start, model: { ...own, price: priced.findLast((each) => each.start <= start)?.price ?? null } };
+    });
 }
 
 /** Adds the id and the canonical text to a price version. */
@@ -61,18 +85,59 @@ export function pin(version: PriceVersion): PinnedPrice {
   return { id: contentId(canonical), canonical, version };
 }
 
+type Traits = Omit<CatalogueModel, "price">;
+
+/** Returns the place that decides each stated property, by the property's name in price files. */
+export function traitPlaces(
+  statement: ModelStatement,
+  changes: readonly Change[],
+): Readonly<Record<string, FileLocation>> {
+  const { stated, placeOf } = statedTraits(statement, changes);
+  const fields = traitNames.filter((field) => stated[field] !== undefined);
+  return Object.fromEntries(fields.map((field) => [field, placeOf(field).place()]));
+}
+
+/** Properties of a model as its file, its file's defaults and changes state them, with the block of each. */
+interface StatedLevels {
+  readonly stated: StatedTraits;
+  /** Returns the position for a fault of a field: in the last change that states it, else in the model. */
+  blockOf(field: keyof StatedTraits): Block;
+  /** Returns the block that decides a field. */
+  placeOf(field: keyof StatedTraits): Block;
+  /** Returns the rank of the level that decides a field: 0 for the file's defaults, 1 for the model, more for changes. */
+  rankOf(field: keyof StatedTraits): number;
+}
+
+function statedTraits(
+  { model, defaults, block, defaultsBlock }: ModelStatement,
+  changes: readonly Change[],
+): StatedLevels {
+  const levels = [
+    { stated: model as StatedTraits, block },
+    ...changes.map(({ stated, block: own }) => ({ stated: traitsIn(stated), block: own })),
+  ];
+  const stated: StatedTraits = Object.assign({}, defaults, ...levels.map((level) => level.stated));
+  const rankOf = (field: keyof StatedTraits) => levels.findLastIndex((level) => level.stated[field] !== undefined) + 1;
+  const blockOf = (field: keyof StatedTraits) => (levels[Math.max(rankOf(field) - 1, 0)]?.block ?? block).at(field);
+  const placeOf = (field: keyof StatedTraits) => (rankOf(field) === 0 ? defaultsBlock.at(field) : blockOf(field));
+  return { stated, rankOf, blockOf, placeOf };
+}
+
 /**
- * Returns all properties of a model except the price. Takes each value from the model, from its file's defaults or from
- * `fallback`, in this order.
+ * Returns all properties of a model except the price. Takes each value from the changes, from the model, from its file's
+ * defaults or from `fallback`, in this order.
  */
-function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
+function traitsOf(statement: ModelStatement, { group, changes }: ModelLevels): Traits {
   const { block, model, defaultsBlock } = statement;
-  const stated: StatedTraits = { ...statement.defaults, ...model };
+  const { stated, blockOf, rankOf } = statedTraits(statement, changes);
+  for (const { effect, stated: changed } of changes)
+    for (const field of Object.keys(traitsIn(changed))) effect.apply(field, statement.id);
   const encoding = stated.tokenizer ?? null;
-  if (encoding !== null && model.error_factor !== undefined && block.isReliable("tokenizer")) {
-    block
-      .at("error_factor")
-      .report("is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`");
+  const factorRank = rankOf("error_factor");
+  if (encoding !== null && factorRank > 0 && factorRank >= rankOf("tokenizer") && block.isReliable("tokenizer")) {
+    blockOf("error_factor").report(
+      "is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`",
+    );
   }
   const required = (field: "context_tokens" | "max_output_tokens") => {
     // A model with only task prices needs no token limits.
@@ -86,16 +151,16 @@ function traitsOf(statement: ModelStatement): Omit<CatalogueModel, "price"> {
   const imagePart = stated.image_part_tokens ?? null;
   const imageMost = imageRule === null ? 0 : imageTokensMax(imageRule);
   if (imagePart === null && imageMost > 0) {
-    block
-      .at("image_tokens")
-      .report(`can count ${imageMost} tokens, but image_part_tokens is missing; write it here or in \`defaults\``);
+    blockOf("image_tokens").report(
+      `can count ${imageMost} tokens, but image_part_tokens is missing; write it here or in \`defaults\``,
+    );
   } else if (imagePart !== null && imagePart < imageMost) {
-    block.at("image_part_tokens").report(`is below the most that image_tokens can count; write ${imageMost} or more`);
+    blockOf("image_part_tokens").report(`is below the most that image_tokens can count; write ${imageMost} or more`);
   }
   return {
     id: statement.id,
     provider: statement.provider,
-    group: statement.id === ceilingPrice ? ceilingPrice : (model.group ?? null),
+    group: statement.id === ceilingPrice ? ceilingPrice : group,
     servedAs: model.served_as ?? [],
     contextTokens: required("context_tokens"),
     outputTokensMax: required("max_output_tokens"),
@@ -133,57 +198,67 @@ function permille(text: string): Permille {
   return Number(millionths / 1000n) as Permille;
 }
 
+/** A price of a model, and the part of its validity to resolve. */
+interface PriceInForce {
+  readonly price: StatedPrice;
+  readonly validity: Validity;
+  readonly block: Block;
+}
+
 /** Resolves one price. Returns undefined if it reports a fault. */
 function versionOf(
-  statement: ModelStatement,
-  price: StatedPrice,
-  validity: Validity,
-  fraction: Fraction | null,
-  block: Block,
+  { id, model }: ModelStatement,
+  { price, validity, block }: PriceInForce,
+  levels: ModelLevels,
 ): PriceVersion | undefined {
-  const flat = price.per_request;
+  const isFlat = price.per_request !== undefined;
   const hasNeither =
-    flat === undefined &&
-    price.official === undefined &&
-    block.isReliable("official") &&
-    block.isReliable("per_request");
-  if (hasNeither || (flat !== undefined && price.official !== undefined)) {
+    !isFlat && price.official === undefined && block.isReliable("official") && block.isReliable("per_request");
+  if (hasNeither || (isFlat && price.official !== undefined)) {
     block.report("must have exactly one kind of price; write either `official` rates or `per_request`");
     return undefined;
   }
-  const tiers = flat === undefined ? tiersOf(price, fraction, block) : flatTiers(price, block);
-  const perRequest = flat === undefined ? null : flatPrice(flat, fraction, block.at("per_request"));
-  const serviceTiers = flat === undefined ? serviceTiersOf(price, fraction, block.at("service_tiers")) : {};
-  const fees = feesOf(price, fraction, block.at("fees"));
-  if (tiers === undefined || perRequest === undefined || serviceTiers === undefined || fees === undefined)
-    return undefined;
-  const absolute = flat === undefined ? price.gateway !== undefined : flat.gateway !== undefined;
+  if (isFlat) reportRates(price, block);
+  const decided = decidePrice(id, price, block, levels);
+  const { perRequest } = decided;
+  const tiers = isFlat ? flatTiers : tiersOf(decided.tiers, decided);
+  const serviceTiers = isFlat ? {} : serviceTiersOf(decided);
+  const flat = perRequest === null || perRequest === undefined ? perRequest : flatPrice(perRequest, decided, block);
+  const fees = feesOf(price, decided, block);
+  if (tiers === undefined || flat === undefined || serviceTiers === undefined || fees === undefined) return undefined;
+  const isAbsolute = isFlat ? perRequest?.gateway !== undefined : statesRates(decided);
+  const minimum = decided.minimum?.value ?? {};
+  // A minimum of tokens that covers several models does not apply to a price without tokens.
+  const hasTokens = !isFlat && (model.unit ?? "token") === "token";
   return {
-    model: statement.id,
-    group: statement.model.group ?? null,
-    fraction: absolute ? null : (fraction?.text ?? null),
-    from: price.from,
+    model: id,
+    group: levels.group,
+    fraction: isAbsolute ? null : (decided.fraction?.value ?? null),
+    from: validity.from,
     until: validity.until,
-    source: price.source,
-    tierMode: price.tier_mode ?? "whole_request",
+    source: decided.source,
+    tierMode: decided.tierMode?.value ?? "whole_request",
     tiers,
     ...(Object.keys(serviceTiers).length > 0 && { serviceTiers }),
     ...(Object.keys(fees).length > 0 && { fees }),
-    perRequest,
-    minimum: { tokens: price.minimum?.tokens ?? 0, usd: usdOf(price.minimum?.usd ?? "0") },
+    perRequest: flat,
+    minimum: {
+      tokens: hasTokens || minimum === price.minimum ? (minimum.tokens ?? 0) : 0,
+      usd: usdOf(minimum.usd ?? "0"),
+    },
   };
 }
 
+/** Returns true if the gateway states an absolute rate for a class of the first tier. */
+function statesRates({ tiers, cacheTerms }: DecidedPrice): boolean {
+  const isAmount = (term: Decided<string> | undefined) =>
+    term !== undefined && term.value !== "official" && term.value !== "input";
+  return Object.keys(tiers[0]?.gateway ?? {}).length > 0 || Object.values(cacheTerms).some(isAmount);
+}
+
 /** Resolves the rates of service tiers. Returns undefined if it reports a fault. */
-function serviceTiersOf(
-  price: StatedPrice,
-  fraction: Fraction | null,
-  block: Block,
-): NonNullable<PriceVersion["serviceTiers"]> | undefined {
-  const resolved = serviceTierNames.flatMap((name) => {
-    const stated = price.service_tiers?.[name];
-    return stated === undefined ? [] : [[name, tiersOf(stated, fraction, block.at(name))] as const];
-  });
+function serviceTiersOf(decided: DecidedPrice): NonNullable<PriceVersion["serviceTiers"]> | undefined {
+  const resolved = [...decided.serviceTiers].map(([name, tiers]) => [name, tiersOf(tiers, decided)] as const);
   return resolved.every(([, tiers]) => tiers !== undefined)
     ? (Object.fromEntries(resolved) as NonNullable<PriceVersion["serviceTiers"]>)
     : undefined;
@@ -192,148 +267,80 @@ function serviceTiersOf(
 /** Resolves fees. Returns undefined if it reports a fault, or if an amount was removed because of an earlier fault. */
 function feesOf(
   price: StatedPrice,
-  fraction: Fraction | null,
+  decided: DecidedPrice,
   block: Block,
 ): Readonly<Record<string, ToolFee>> | undefined {
+  const isWhole = Object.keys(price.fees ?? {}).every((name) =>
+    (["usd", "gateway", "input_tokens"] as const).every((field) => block.at("fees", name).isReliable(field)),
+  );
   const fees: [string, ToolFee][] = [];
-  let complete = true;
-  for (const [name, stated] of Object.entries(price.fees ?? {})) {
-    const here = block.at(name);
-    const isWhole = (["usd", "gateway", "input_tokens"] as const).every((field) => here.isReliable(field));
-    const sides = { official: stated.usd, gateway: stated.gateway };
-    const charged = isWhole ? chargedUsd(sides, fraction, here.at("usd"), `fees.${name}.gateway`) : undefined;
+  let complete = isWhole;
+  for (const [name, fee] of decided.fees) {
+    const charged = isWhole ? chargedUsd(fee, decided, `fees.${name}.gateway`) : undefined;
     if (charged === undefined) complete = false;
-    else fees.push([name, { charged, list: usdOf(stated.usd), inputTokens: stated.input_tokens }]);
+    else fees.push([name, { charged, list: usdOf(fee.official.value), inputTokens: fee.inputTokens.value }]);
   }
   return complete ? Object.fromEntries(fees) : undefined;
 }
 
-function flatPrice(
-  flat: NonNullable<StatedPrice["per_request"]>,
-  fraction: Fraction | null,
-  block: Block,
-): PriceVersion["perRequest"] | undefined {
-  if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
-  const charged = chargedUsd(flat, fraction, block.at("official"), "per_request.gateway");
-  return charged === undefined ? undefined : { charged, list: usdOf(flat.official) };
+function flatPrice(amount: DecidedAmount, decided: DecidedPrice, block: Block): PriceVersion["perRequest"] | undefined {
+  const here = block.at("per_request");
+  if (!here.isReliable("official") || !here.isReliable("gateway")) return undefined;
+  const charged = chargedUsd(amount, decided, "per_request.gateway");
+  return charged === undefined ? undefined : { charged, list: usdOf(amount.official.value) };
 }
 
-/** Returns the single free tier of a flat price. Reports fields that apply only to rates. */
-function flatTiers(price: StatedPrice, block: Block): PriceVersion["tiers"] {
+/** The single free tier of a flat price. */
+const flatTiers: PriceVersion["tiers"] = [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
+
+/** Reports fields of a flat price that apply only to rates. */
+function reportRates(price: StatedPrice, block: Block): void {
   for (const field of ["gateway", "tiers", "tier_mode", "service_tiers"] as const) {
     if (price[field] !== undefined) block.at(field).report(`has no meaning next to per_request; leave "${field}" out`);
   }
   if (price.minimum?.tokens !== undefined) {
     block.at("minimum", "tokens").report("has no meaning next to per_request; write `usd` instead");
   }
-  return [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 }
 
-function tiersOf(
-  price: Pick<StatedPrice, "official" | "gateway" | "tiers">,
-  fraction: Fraction | null,
-  block: Block,
-): PriceVersion["tiers"] | undefined {
-  const first = tierOf(0, sidesOf(price), fraction, block);
-  const higher: PriceTier[] = [];
-  let complete = first !== undefined;
+/** Resolves the tiers of one service tier, in ascending order. Returns undefined if a tier is incomplete. */
+function tiersOf(tiers: readonly DecidedTier[], decided: DecidedPrice): PriceVersion["tiers"] | undefined {
+  const resolved: PriceTier[] = [];
   let below = 0;
-  const tiers: readonly (NonNullable<StatedPrice["tiers"]>[number] | undefined)[] = price.tiers ?? [];
-  tiers.forEach((stated, index) => {
-    const here = block.at("tiers", index);
-    const from = stated?.from_prompt_tokens;
-    if (stated === undefined) return;
-    if (from !== undefined && from <= below) {
-      here
-        .at("from_prompt_tokens")
-        .report(`is ${from}, not above the tier before it, ${below}; write tiers in ascending order`);
+  for (const tier of tiers) {
+    const from = tier.from === null ? 0 : tier.from?.value;
+    if (tier.from && tier.from.value <= below) {
+      tier.from.block.report(
+        `is ${tier.from.value}, not above the tier before it, ${below}; write tiers in ascending order`,
+      );
     }
     below = from ?? below;
-    const tier = tierOf(from, sidesOf(stated), fraction, here);
-    if (tier === undefined) complete = false;
-    else higher.push(tier);
-  });
-  return first !== undefined && complete ? [first, ...higher] : undefined;
-}
-
-export function sidesOf(stated: {
-  readonly official?: StatedSides["official"] | undefined;
-  readonly gateway?: StatedSides["gateway"] | undefined;
-}): StatedSides {
-  return { official: stated.official ?? {}, gateway: stated.gateway ?? {} };
+    const rates = tierOf(from, tier, decided);
+    if (rates !== undefined) resolved.push(rates);
+  }
+  const [first, ...higher] = resolved;
+  return first !== undefined && resolved.length === tiers.length ? [first, ...higher] : undefined;
 }
 
 /** Resolves one tier. Returns undefined if it reports a fault, or if a rate was removed because of an earlier fault. */
-function tierOf(
-  fromPromptTokens: number | undefined,
-  sides: StatedSides,
-  fraction: Fraction | null,
-  block: Block,
-): PriceTier | undefined {
-  const charged = chargedRates(sides, fraction);
+function tierOf(fromPromptTokens: number | undefined, tier: DecidedTier, decided: DecidedPrice): PriceTier | undefined {
+  const charged = chargedRates(tier, decided);
+  const { official, blocks } = tier;
   if (!charged.ok) {
     // One correction usually gives all classes a rate, so only the first class without a rate is reported.
-    const unknown = charged.faults.find(({ kind, class: name }) => kind === "none" && areSidesReliable(block, name));
+    const isUnknown = (fault: (typeof charged.faults)[number]) =>
+      fault.kind === "none" && blocks.every((block) => areSidesReliable(block, fault.class));
+    const unknown = charged.faults.find(isUnknown);
     for (const fault of charged.faults) {
-      if (fault.kind === "inexact" || fault === unknown) block.at("official", fault.class).report(fault.message);
+      if (fault.kind === "inexact") fault.report();
+      else if (fault === unknown) blocks[0].at("official", fault.class).report(fault.message);
     }
     return undefined;
   }
-  const { official } = sides;
   if (official.input === undefined || official.output === undefined || fromPromptTokens === undefined) return undefined;
   return { fromPromptTokens, charged: charged.rates, list: listRates(official) };
 }
 
 function areSidesReliable(block: Block, name: string): boolean {
   return ["official", "gateway"].every((side) => block.isReliable(side) && block.at(side).isReliable(name));
-}
-
-type Dated = Pick<StatedPrice, "from" | "until">;
-
-/**
- * UTC days on which a price is valid, from `start` up to but not including `end`, in milliseconds since 1970. `end` is
- * null if the validity has no end.
- */
-export interface Validity {
-  readonly start: number;
-  readonly end: number | null;
-  /** First ISO day after the validity: the stated end, or `from` of the next price; null if there is neither. */
-  readonly until: string | null;
-}
-
-/** Returns midnight UTC of an ISO day that the schema has validated, in milliseconds since 1970. */
-export function instantOf(day: string): number {
-  return Date.parse(`${day}T00:00:00Z`);
-}
-
-/**
- * Returns the validity of each price, in order. A price ends when the next one begins. Reports a stated end that
- * overlaps the next price. Also reports a stated end that leaves a gap, because requests would have no price in the
- * gap.
- */
-export function validities(prices: readonly (Dated | undefined)[], block: Block): readonly Validity[] {
-  return prices.map((price, index) => {
-    const next = prices[index + 1];
-    const until = price?.until ?? next?.from ?? null;
-    if (price?.until !== undefined && price.from !== undefined && price.until <= price.from) {
-      block
-        .at(index, "until")
-        .report(`ends on ${price.until}, not after its start on ${price.from}; write a later day or leave it out`);
-    }
-    if (price?.from !== undefined && next?.from !== undefined)
-      reportGapOrOverlap(price, next, block.at(index + 1, "from"));
-    return { start: instantOf(price?.from ?? ""), end: until === null ? null : instantOf(until), until };
-  });
-}
-
-function reportGapOrOverlap(price: Dated, next: Dated, start: Block): void {
-  if (next.from <= price.from) {
-    start.report(
-      `begins on ${next.from}, but the price above it begins on ${price.from}; write them in ascending order`,
-    );
-    return;
-  }
-  if (price.until === undefined || price.until === next.from) return;
-  const fault = price.until > next.from ? "overlaps the price above it" : "leaves a gap after the price above it";
-  start.report(`${fault}, which ends on ${price.until}; leave that \`until\` out or write ${next.from} there`);
 }

@@ -37,7 +37,9 @@ export function routesOf(
         const identity = identityOf(key);
         const other = statements.get(identity);
         if (other?.layer === layer)
-          block.report(`"${other.key}" is already in ${other.file.name}, line ${other.block.line()}; keep one of them`);
+          block.report(
+            `"${other.key}" is already in ${other.file.name}, line ${other.block.place().line}; keep one of them`,
+          );
         statements.set(identity, { key, file, layer, block, stated });
       }
     }
@@ -68,7 +70,7 @@ function reportOverlaps(statements: readonly Statement[]): void {
     if (other === undefined) return;
     const [later, earlier] = other.layer > statement.layer ? [other, statement] : [statement, other];
     later.block.report(
-      `a request can match both this route and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.line()}); keep one of them, or write "${earlier.key}: null" in a later file`,
+      `a request can match both this route and "${earlier.key}" (${earlier.file.name}, line ${earlier.block.place().line}); keep one of them, or write "${earlier.key}: null" in a later file`,
     );
   });
 }

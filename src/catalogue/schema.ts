@@ -118,6 +118,17 @@ const toolFee = block({
   ).describe("Largest number of tokens that one call adds to the prompt."),
 });
 
+const minimum = block({
+  tokens: whole("a whole number of tokens without quotes", 0)
+    .optional()
+    .describe(
+      "Smallest number of prompt and output tokens that is charged; missing tokens are charged at the output rate.",
+    ),
+  usd: usd.optional().describe("Smallest amount that is charged, in USD."),
+});
+
+const tierMode = z.enum(["whole_request", "marginal"], { error: "whole_request or marginal" }).optional();
+
 const price = block({
   from: day.describe("First UTC day of validity."),
   until: day.optional().describe("First UTC day after the validity; by default the next entry's `from`."),
@@ -134,22 +145,10 @@ const price = block({
   })
     .optional()
     .describe("Flat price of one request in USD, instead of token rates (image models)."),
-  minimum: block({
-    tokens: whole("a whole number of tokens without quotes", 0)
-      .optional()
-      .describe(
-        "Smallest number of prompt and output tokens that is charged; missing tokens are charged at the output rate.",
-      ),
-    usd: usd.optional().describe("Smallest amount that is charged, in USD."),
-  })
-    .optional()
-    .describe("Minimum charge of one request."),
-  tier_mode: z
-    .enum(["whole_request", "marginal"], { error: "whole_request or marginal" })
-    .optional()
-    .describe(
-      "whole_request (default): the whole request has the rates of the tier that the prompt reaches. marginal: each part of the prompt has the rates of its own tier.",
-    ),
+  minimum: minimum.optional().describe("Minimum charge of one request."),
+  tier_mode: tierMode.describe(
+    "whole_request (default): the whole request has the rates of the tier that the prompt reaches. marginal: each part of the prompt has the rates of its own tier.",
+  ),
   tiers: tierList,
   service_tiers: block({
     priority: serviceTier.optional().describe("Rates of the priority tier: `official`, `gateway` and `tiers`."),
@@ -161,6 +160,61 @@ const price = block({
   fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", toolFee)
     .optional()
     .describe("The price of one call of a hosted tool, in addition to its tokens."),
+});
+
+const cacheTermWords = 'official, input, or a decimal string in quotes, USD per 1M tokens, such as "0.60"';
+
+/** Rule for the charged rate of a class of cached tokens: a word, or the rate itself. */
+function cacheTerm(noun: string, otherwise: string) {
+  return z
+    .string({ error: cacheTermWords })
+    .refine((text) => text === "official" || text === "input" || rate.safeParse(text).success, {
+      error: cacheTermWords,
+    })
+    .optional()
+    .describe(
+      `Rate of ${noun}: official (the share of their official rate), input (the charged rate of input), or USD per 1M tokens; by default ${otherwise}.`,
+    );
+}
+
+const feeChange = block({
+  usd: usd.optional().describe("The provider's price of one call, in USD."),
+  gateway: usd.optional().describe("The gateway's price of one call, in USD."),
+  input_tokens: toolFee.shape.input_tokens.optional(),
+});
+
+/** What the gateway charges for all models that the terms cover. */
+const terms = {
+  fraction: fraction.optional().describe("Share of the official price that the gateway charges."),
+  minimum: minimum.optional().describe("Minimum charge of one request."),
+  cached_input: cacheTerm("tokens read from the cache", "input"),
+  cache_write: cacheTerm("tokens written to the cache", "official"),
+  cache_write_1h: cacheTerm("tokens written to the cache for one hour", "official"),
+  fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", feeChange)
+    .optional()
+    .describe(
+      "The price of one call of a hosted tool. With `usd` and `input_tokens`, all models have the fee; otherwise only the stated parts of existing fees change.",
+    ),
+};
+
+const tierChange = block({
+  from_prompt_tokens: tokens.describe("Smallest prompt of the tier."),
+  official: gatewayRates.optional().describe("The provider's rates in this tier."),
+  gateway: gatewayRates.optional().describe("The gateway's rates in this tier."),
+  remove: z.literal(true, { error: "true, or leave it out" }).optional().describe("Removes the tier."),
+});
+
+const tierChanges = z
+  .array(tierChange, { error: "a list of tiers" })
+  .optional()
+  .describe(
+    "Changes of tiers, by `from_prompt_tokens`. Other tiers stay. A tier with another start is added; it needs the official rates of input and output.",
+  );
+
+const serviceTierChange = block({
+  official: gatewayRates.optional().describe("The provider's rates in this service tier."),
+  gateway: gatewayRates.optional().describe("The gateway's rates in this service tier."),
+  tiers: tierChanges,
 });
 
 const count = decimal(
@@ -310,8 +364,46 @@ const modelFields = {
     .describe("Prices in the order of their `from`. New prices are appended; existing ones are never changed."),
 };
 
+/** Pattern for keys of `models`: names, and patterns that change models. */
+const modelKey = /^[A-Za-z0-9*][A-Za-z0-9._:@/*-]{0,127}$/;
+
 const alias = z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords });
 const provider = z.string({ error: labelWords }).regex(label, { error: labelWords }).optional();
+
+const { unit: _unit, images_only: _imagesOnly, ...changedTraits } = traits;
+const change = block({
+  from: day
+    .optional()
+    .describe(
+      "First UTC day of the change. Required if the change states an amount, so that earlier days keep their price.",
+    ),
+  until: day.optional().describe("First UTC day after the change; by default it has no end."),
+  source: words.optional().describe("Source of the amounts, such as `our contract`. Required if there are any."),
+  group: z.string({ error: "the name of a group" }).optional().describe("Group of the model."),
+  ...terms,
+  official: gatewayRates.optional().describe("Official rates that differ, in USD per 1M tokens."),
+  gateway: gatewayRates
+    .optional()
+    .describe("Rates of the gateway that differ, for the standard service tier below the first tier."),
+  per_request: block({
+    official: usd.optional().describe("The provider's price of one request."),
+    gateway: usd.optional().describe("The gateway's price of one request."),
+  })
+    .optional()
+    .describe("Flat price of one request, for a model that has one."),
+  tier_mode: tierMode.describe("The mode of the tiers: whole_request or marginal."),
+  tiers: tierChanges,
+  service_tiers: block({
+    priority: serviceTierChange.optional().describe("Changes of the priority tier."),
+    flex: serviceTierChange.optional().describe("Changes of the flex tier."),
+    batch: serviceTierChange.optional().describe("Changes of the batch tier."),
+  })
+    .optional()
+    .describe("Changes of other service tiers."),
+  aliases: z.array(alias, { error: "a list of names" }).optional().describe("More names of the model."),
+  ...changedTraits,
+});
+
 const model = block({
   provider: provider.describe("Name of the model's family, if it differs from the file's."),
   aliases: z.array(alias, { error: "a list of names" }).optional().describe("Other names of the model."),
@@ -325,6 +417,13 @@ const model = block({
     .describe(
       "Prices of tasks by task type, in the order of their `from`; * applies to all other types. New prices are appended; existing ones are never changed.",
     ),
+  change: change
+    .optional()
+    .describe("Changes single fields of a model, or of all models that a pattern such as `claude-*` matches."),
+  changes: z
+    .array(change, { error: "a list of changes" })
+    .optional()
+    .describe("Several changes, in the order of their `from`."),
 });
 
 const routeKey = new RegExp(`^(?:${routeMethods.join("|")}) (?:/(?:[A-Za-z0-9._~-]+|\\{task_id\\}))+$`);
@@ -366,13 +465,12 @@ const taskMinutes = z
   .max(1440, { error: taskMinutesWords });
 
 export const priceFileSchema = block({
-  groups: named(
-    label,
-    labelWords,
-    block({ fraction: fraction.describe("Share of the official price that the gateway charges.") }),
-  )
+  groups: named(label, labelWords, block(terms))
     .optional()
     .describe("Groups of models for which the gateway charges the same share of the official price."),
+  gateway: block(terms)
+    .optional()
+    .describe("What the gateway charges for all models, with the fields of a group. A group and a model precede it."),
   task_units: named(
     label,
     labelWords,
@@ -399,16 +497,27 @@ export const priceFileSchema = block({
   default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
   provider: provider.describe("Family name of all models in this file that state none."),
   defaults: block(traits).optional().describe("Defaults for all models of this file."),
-  models: named(modelName, modelNameWords, model).optional().describe("Models by name, with their prices."),
+  models: named(modelKey, modelNameWords, model).optional().describe("Models by name, with their prices."),
 });
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;
-export type StatedTraits = Omit<StatedModel, "provider" | "aliases" | "served_as" | "group" | "prices" | "tasks">;
+export type StatedTraits = Omit<
+  StatedModel,
+  "provider" | "aliases" | "served_as" | "group" | "prices" | "tasks" | "change" | "changes"
+>;
 export type StatedPrice = z.infer<typeof price>;
+export type StatedTerms = Pick<StatedChange, keyof typeof terms>;
+export type StatedChange = z.infer<typeof change>;
 export type StatedRoute = z.infer<typeof route>;
 export type StatedTaskPrice = z.infer<typeof taskPrice>;
 export type StatedFee = z.infer<typeof toolFee>;
+
+/** Names of the fields that describe a model itself. */
+export const traitNames = Object.keys(traits) as (keyof typeof traits)[];
+
+/** Names of the fields of a change that describe the model itself; the others describe its price. */
+export const changedTraitNames = Object.keys(changedTraits) as (keyof typeof changedTraits)[];
 export type StatedRates = Partial<Record<TokenClass, string | undefined>>;
 
 /**

@@ -2,57 +2,66 @@ import { compareDecimals, noMoney } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
-import { chargedUsd, freeRates, usdOf, type Fraction } from "./rates.ts";
-import { pin, validities, type ModelStatement, type Validity } from "./resolve.ts";
+import { decideShare } from "./levels.ts";
+import { chargedUsd, freeRates, usdOf } from "./rates.ts";
+import { pin, type LevelsInTime, type ModelLevels, type ModelStatement } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
+import { intervalsOf, validities, type Validity } from "./validity.ts";
 
 /** Returns the price history of each task type of a model. If the function reports faults, the result is incomplete. */
-export function resolveTasks(statement: ModelStatement, fraction: Fraction | null): readonly TaskHistory[] {
+export function resolveTasks(statement: ModelStatement, levels: LevelsInTime): readonly TaskHistory[] {
   return Object.entries(statement.model.tasks ?? {}).map(([taskType, prices]) => {
     const block = statement.block.at("tasks", taskType);
-    return { taskType, spans: spansOf(statement, taskType, { prices, fraction, block }) };
+    return { taskType, spans: spansOf(statement.id, taskType, { prices, levels, block }) };
   });
 }
 
 interface Stated {
   /** Prices in ascending order; undefined for a price that was removed because of a fault. */
   readonly prices: readonly (StatedTaskPrice | undefined)[];
-  readonly fraction: Fraction | null;
+  readonly levels: LevelsInTime;
   readonly block: Block;
 }
 
-function spansOf(statement: ModelStatement, taskType: string, { prices, fraction, block }: Stated): TaskSpan[] {
-  const times = validities(prices, block);
-  return prices.flatMap((price, index): TaskSpan[] => {
-    const validity = times[index];
-    if (price === undefined || validity === undefined) return [];
-    const version = versionOf(statement, taskType, { price, validity, fraction, block: block.at(index) });
-    if (version === undefined) return [];
-    const quantity = quantityOf(price, block.at(index));
-    const ends =
-      index === prices.length - 1 && validity.end !== null ? [{ start: validity.end, price: null, quantity }] : [];
-    return [{ start: validity.start, price: pin(version), quantity }, ...ends];
-  });
+function spansOf(model: string, taskType: string, { prices, levels, block }: Stated): TaskSpan[] {
+  const spans: TaskSpan[] = [];
+  for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
+    const price = prices[index];
+    if (price === undefined) continue;
+    const here = block.at(index);
+    const inForce = levels.at(validity.start);
+    const version = versionOf(model, taskType, { price, validity, levels: inForce, block: here });
+    if (version === undefined) continue;
+    const quantity = quantityOf(price, here);
+    spans.push({ start: validity.start, price: pin(version), quantity });
+    if (ends && validity.end !== null) spans.push({ start: validity.end, price: null, quantity });
+  }
+  return spans;
+}
+
+interface PriceInForce {
+  readonly price: StatedTaskPrice;
+  readonly validity: Validity;
+  readonly levels: ModelLevels;
+  readonly block: Block;
 }
 
 function versionOf(
-  { id, model }: ModelStatement,
+  model: string,
   taskType: string,
-  {
-    price,
-    validity,
-    fraction,
-    block,
-  }: { price: StatedTaskPrice; validity: Validity; fraction: Fraction | null; block: Block },
+  { price, validity, levels, block }: PriceInForce,
 ): PriceVersion | undefined {
   if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
-  const charged = chargedUsd(price, fraction, block.at("official"));
+  const stated = price.gateway === undefined ? undefined : { value: price.gateway, block: block.at("gateway") };
+  const { fraction, gateway } = decideShare(model, stated, levels);
+  const official = { value: price.official, block: block.at("official") };
+  const charged = chargedUsd({ official, gateway }, { model, fraction });
   if (charged === undefined) return undefined;
   return {
-    model: id,
-    group: model.group ?? null,
-    fraction: price.gateway === undefined ? (fraction?.text ?? null) : null,
-    from: price.from,
+    model,
+    group: levels.group,
+    fraction: gateway === undefined ? (fraction?.value ?? null) : null,
+    from: validity.from,
     until: validity.until,
     source: price.source,
     tierMode: "whole_request",

@@ -150,23 +150,27 @@ export interface PriceExplanation {
   readonly model: CatalogueModel;
   readonly aliases: readonly string[];
   readonly place: FileLocation;
-  /** The group, its fraction, and the file location that states the fraction. */
+  /** The group, the fraction in force, and the file location that states the fraction. */
   readonly group: { readonly name: string; readonly fraction: string; readonly place: FileLocation } | null;
   /** Prices of the model's tasks at all times. */
   readonly tasks: readonly TaskHistory[];
   /** All price entries of the model, in ascending order. */
   readonly entries: readonly PriceEntry[];
+  /** Places that decide the model's other properties, by their names in price files. */
+  readonly traits: Readonly<Record<string, FileLocation>>;
   /** Null if no price is in force. */
   readonly inForce: {
     readonly entry: PriceEntry;
     /** Rules of each tier, in ascending order; empty for a price per request. */
     readonly tiers: readonly TierRules[];
     /** Rule of a price per request; null for other prices. */
-    readonly perRequest: RateRule | null;
+    readonly perRequest: PlacedRule | null;
     /** Rules by service tier, each in the form of `tiers`. */
     readonly serviceTiers: Readonly<Record<string, readonly TierRules[]>>;
     /** Rules of fees, by type of the item in an answer. */
-    readonly fees: Readonly<Record<string, RateRule>>;
+    readonly fees: Readonly<Record<string, PlacedRule>>;
+    /** Place of the minimum charge; null if none is stated. */
+    readonly minimum: FileLocation | null;
   } | null;
 }
 
@@ -178,5 +182,14 @@ export interface PriceEntry {
   readonly place: FileLocation;
 }
 
-/** Rules by token class. `listed`: class whose official rate is the list rate. `rule`: rule for the charged rate. */
-export type TierRules = Readonly<Record<TokenClass, { readonly listed: TokenClass; readonly rule: RateRule }>>;
+/** Rule for a charged amount, with the places that decide it. */
+export interface PlacedRule {
+  readonly rule: RateRule;
+  /** Place of the amount, of the fraction, or of the choice of another class; null for a default. */
+  readonly place: FileLocation | null;
+  /** Place of the official amount. */
+  readonly listedAt: FileLocation | null;
+}
+
+/** Rules by token class. `listed`: class whose official rate is the list rate. */
+export type TierRules = Readonly<Record<TokenClass, PlacedRule & { readonly listed: TokenClass }>>;

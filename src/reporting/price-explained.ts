@@ -1,7 +1,14 @@
 import { formatRate, formatUsd } from "../core/money.ts";
 import type { PriceTier } from "../core/price.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
-import type { CatalogueModel, PriceExplanation, RateRule, TaskHistory, TierRules } from "../ports/catalogue.ts";
+import type {
+  CatalogueModel,
+  FileLocation,
+  PlacedRule,
+  PriceExplanation,
+  TaskHistory,
+  TierRules,
+} from "../ports/catalogue.ts";
 import { isoTime } from "../core/time.ts";
 import { priceExamples } from "./price-examples.ts";
 
@@ -20,6 +27,8 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     group: group === null ? null : { name: group.name, fraction: group.fraction, ...placeJson(group.place) },
     ...placeJson(place),
     bounds: boundsOf(model),
+    /** Place that decides each bound, by the name of its field in price files. */
+    bounds_at: Object.fromEntries(Object.entries(explained.traits).map(([name, at]) => [name, placeText(at)])),
     at: isoTime(at),
     entries: entries.map((entry) => ({
       from: entry.from,
@@ -43,6 +52,11 @@ function taskJson({ taskType, spans }: TaskHistory, at: number) {
   const { from, until, source, fraction } = version;
   const amounts = { official_usd: formatUsd(list), gateway_usd: formatUsd(charged), fraction };
   return [{ task_type: taskType, per, field, default: otherwise, max: most, ...amounts, from, until, source }];
+}
+
+/** Returns a place as text, such as "my-prices/gateway.yaml:3"; null if no file states the figure. */
+function placeText(place: FileLocation | null): string | null {
+  return place === null ? null : `${place.file}:${place.line}`;
 }
 
 function placeJson({ file, line }: { readonly file: string; readonly line: number }) {
@@ -72,7 +86,7 @@ function boundsOf(model: CatalogueModel) {
 
 function priceOf(
   { price }: CatalogueModel,
-  { entry, tiers, perRequest, serviceTiers, fees }: NonNullable<PriceExplanation["inForce"]>,
+  { entry, tiers, perRequest, serviceTiers, fees, minimum }: NonNullable<PriceExplanation["inForce"]>,
 ) {
   if (price === null) return null;
   const { version } = price;
@@ -89,7 +103,7 @@ function priceOf(
       flat === null || perRequest === null
         ? null
         : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
-    minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd) },
+    minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd), at: placeText(minimum) },
     service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, ownTiers]) => ({
       service_tier: name,
       tiers: (serviceTiers[name] ?? []).flatMap((rules, index) => tierJson(ownTiers[index], rules)),
@@ -119,22 +133,33 @@ function tierJson(tier: PriceTier | undefined, rules: TierRules) {
     /** Class whose official rate applies: this class, or its parent if the price file states no rate for this class. */
     official_of: rules[name].listed,
     gateway_usd_per_million: formatRate(tier.charged[name]),
-    ...ruleJson(rules[name].rule),
+    ...ruleJson(rules[name]),
   }));
   return [{ from_prompt_tokens: tier.fromPromptTokens, rates }];
 }
 
+interface RuleJson {
+  readonly rule: "stated" | "share" | "as";
+  readonly fraction: string | null;
+  readonly as: TokenClass | null;
+  /** Place of the official amount. */
+  readonly official_at: string | null;
+  /** Place of the gateway's amount, or of what determines it; null if the class has the rate of another by default. */
+  readonly gateway_at: string | null;
+}
+
 /**
- * Returns the rule that determines a rate. `stated`: the gateway's absolute rate. `share`: the group's fraction of the
- * official rate. `as`: the rate of the named class.
+ * Returns the rule that determines a rate. `stated`: the gateway's absolute rate. `share`: the fraction of the official
+ * rate. `as`: the rate of the named class.
  */
-function ruleJson(rule: RateRule): { rule: "stated" | "share" | "as"; fraction: string | null; as: TokenClass | null } {
+function ruleJson({ rule, place, listedAt }: PlacedRule): RuleJson {
+  const places = { official_at: placeText(listedAt), gateway_at: placeText(place) };
   switch (rule.kind) {
     case "stated":
-      return { rule: "stated", fraction: null, as: null };
+      return { rule: "stated", fraction: null, as: null, ...places };
     case "share":
-      return { rule: "share", fraction: rule.fraction, as: null };
+      return { rule: "share", fraction: rule.fraction, as: null, ...places };
     case "parent":
-      return { rule: "as", fraction: null, as: rule.of };
+      return { rule: "as", fraction: null, as: rule.of, ...places };
   }
 }

@@ -5,7 +5,7 @@ import type { Catalogue } from "../../ports/catalogue.ts";
 import type { PriceDifference } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../build.ts";
 import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
-import { instantOf } from "../resolve.ts";
+import { instantOf } from "../validity.ts";
 import { mergeModels, type ModelInTable } from "./merge.ts";
 import type { LeftOutModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
 
@@ -83,7 +83,7 @@ export function propose(
   };
   const addProposal = (
     id: string,
-    origin: ModelOrigin,
+    origin: Pick<ModelOrigin, "provider" | "block"> | { readonly provider: string; readonly block: null },
     model: StatedModel,
     found: TableModel,
     from: readonly ModelInTable[],
@@ -93,7 +93,7 @@ export function propose(
     const added = additions(model.prices ?? [], found, { ...terms, source }, (why) => leftOut.push({ model: id, why }));
     if (added.entries.length === 0) unchanged += added.refused ? 0 : 1;
     else {
-      const ownPlace = kind === "changed" && origin.layer > 0 ? { file: origin.file, line: origin.line } : null;
+      const ownPlace = origin.block !== null && origin.block.layer > 0 ? origin.block.place() : null;
       proposals.push({
         id,
         kind,
@@ -134,7 +134,7 @@ export function propose(
       const family = listed ?? [...origins.models.values()].find((each) => each.provider === provider);
       const model = newModel(merged, listed, family?.defaults ?? {}, terms.group, origins);
       if (model === undefined) leftOut.push({ model: id, why: "no table states its context size" });
-      else addProposal(id, { ...emptyOrigin, provider }, model, merged, found, "new");
+      else addProposal(id, { provider, block: null }, model, merged, found, "new");
     }
   }
   return { proposals, unchanged, differing, leftOut };
@@ -183,8 +183,6 @@ export function matchModels(tables: readonly NamedTable[], origins: Origins): Ma
 function isSameModel(one: TableModel, other: TableModel): boolean {
   return one.id === other.id || one.names.includes(other.id) || other.names.includes(one.id);
 }
-
-const emptyOrigin = { model: {}, defaults: {}, fraction: null, file: "", layer: 0, line: 0, lines: [] };
 
 /**
  * Returns the table's model that corresponds to a model of the price files, within the same family; undefined for none.

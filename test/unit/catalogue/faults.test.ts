@@ -93,7 +93,7 @@ describe("a fault in a price file", () => {
     [
       "an unknown field without a similar name",
       changed("provider: example", "provider: example\nzzz: 1"),
-      'a.yaml:4:1: unknown field "zzz"; valid names are groups, task_units, task_minutes, routes, default, provider, defaults, models',
+      'a.yaml:4:1: unknown field "zzz"; valid names are groups, gateway, task_units, task_minutes, routes, default, provider, defaults, models',
     ],
     [
       "an unknown group",
@@ -143,7 +143,7 @@ describe("a fault in a price file", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks',
+      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks, change, changes',
     ],
     [
       "models without a provider",

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Block } from "../../../src/catalogue/read.ts";
-import { chargedRates, chargedUsd, listRates, readFraction } from "../../../src/catalogue/rates.ts";
+import { Effect } from "../../../src/catalogue/effects.ts";
+import type { Block, Decided } from "../../../src/catalogue/read.ts";
+import { chargedRates, chargedUsd, listRates, rateOf, type Fraction } from "../../../src/catalogue/rates.ts";
 import {
   formatRate,
   formatUsd,
@@ -17,13 +18,34 @@ const fraction = fc
   .oneof(fc.bigInt({ min: 0n, max: 2_000_000n }), fc.constantFrom(250_000n, 500_000n, 750_000n, 1_000_000n))
   .map((value) => formatRate(value as PicoUsdPerToken));
 
+const reports: string[] = [];
+const block: Block = {
+  layer: 0,
+  at: () => block,
+  isReliable: () => true,
+  report: (message) => reports.push(message),
+  place: () => ({ file: "a.yaml", line: 1 }),
+};
+
+function decided(value: string): Decided<string> {
+  return { value, block };
+}
+
+function termsWith(value: string) {
+  const share: Fraction = { value, block, millionths: rateOf(value), by: 'group "g"', effect: new Effect() };
+  return { model: "example", fraction: share, cacheTerms: {} };
+}
+
 describe("a group's share", () => {
   it("of rates is exact or refused", () => {
     fc.assert(
       fc.property(decimal, decimal, fraction, (input, output, text) => {
-        const share = readFraction("g", text);
-        const charged = chargedRates({ official: { input, output }, gateway: {} }, share);
-        const exact = [input, output].map((rate) => (parseRate(rate) ?? 0n) * share.millionths);
+        const terms = termsWith(text);
+        const charged = chargedRates(
+          { official: { input: decided(input), output: decided(output) }, gateway: {} },
+          terms,
+        );
+        const exact = [input, output].map((rate) => (parseRate(rate) ?? 0n) * terms.fraction.millionths);
         expect(charged.ok).toBe(exact.every((product) => product % 1_000_000n === 0n));
         if (charged.ok)
           expect([charged.rates.input, charged.rates.output].map((rate) => rate * 1_000_000n)).toEqual(exact);
@@ -34,9 +56,9 @@ describe("a group's share", () => {
   it("of 1 is the official price in all classes except cached input", () => {
     fc.assert(
       fc.property(decimal, decimal, decimal, (input, cached_input, output) => {
-        const official = { input, cached_input, output };
+        const official = { input: decided(input), cached_input: decided(cached_input), output: decided(output) };
         const list = listRates(official);
-        expect(chargedRates({ official, gateway: {} }, readFraction("g", "1"))).toEqual({
+        expect(chargedRates({ official, gateway: {} }, termsWith("1"))).toEqual({
           ok: true,
           rates: { ...list, cached_input: list.input },
         });
@@ -47,17 +69,11 @@ describe("a group's share", () => {
   it("of a flat price is exact or refused", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 0n, max: 10n ** 13n }), fraction, (amount, text) => {
-        const share = readFraction("g", text);
-        const product = amount * share.millionths;
+        const terms = termsWith(text);
+        const product = amount * terms.fraction.millionths;
         const expected = product % 1_000_000n === 0n ? product / 1_000_000n : undefined;
-        const reports: string[] = [];
-        const block: Block = {
-          at: () => block,
-          isReliable: () => true,
-          report: (message) => reports.push(message),
-          line: () => 1,
-        };
-        expect(chargedUsd({ official: formatUsd(amount as PicoUsd) }, share, block)).toBe(expected);
+        reports.length = 0;
+        expect(chargedUsd({ official: decided(formatUsd(amount as PicoUsd)) }, terms)).toBe(expected);
         expect(reports).toHaveLength(expected === undefined ? 1 : 0);
         expect(parseUsd(formatUsd(amount as PicoUsd))).toBe(amount);
       }),

@@ -1,0 +1,52 @@
+import type { Block } from "./read.ts";
+
+/**
+ * What a statement about many models changed. A part of a statement that changes no model at any time is a fault,
+ * because it may be misspelled, or the shipped model that it changed may be gone.
+ */
+export class Effect {
+  /** Ids of the models that the statement changes. */
+  readonly models = new Set<string>();
+  readonly #applied = new Set<string>();
+  readonly #missed = new Map<
+    string,
+    { readonly block: Block; readonly message: string; readonly models: Set<string> }
+  >();
+  readonly #inexact = { amount: "", models: new Set<string>() };
+
+  /** Records that a part of the statement applies to a model. */
+  apply(part: string, model: string): void {
+    this.models.add(model);
+    this.#applied.add(part);
+  }
+
+  /** Records that a part of the statement does not fit a model. `message` explains the fault if it fits none. */
+  miss(part: string, model: string, { block, message }: { readonly block: Block; readonly message: string }): void {
+    const missed = this.#missed.get(part) ?? { block, message, models: new Set() };
+    missed.models.add(model);
+    this.#missed.set(part, missed);
+  }
+
+  /** Records that the statement's fraction of a rate of an earlier layer cannot be represented exactly. */
+  missExactly(amount: string, model: string): void {
+    this.#inexact.amount ||= amount;
+    this.#inexact.models.add(model);
+  }
+
+  /** Reports the parts without any effect, and a fraction that is not exact. */
+  report(fraction: { readonly text: string; readonly block: Block } | null): void {
+    for (const [part, { block, message }] of this.#missed) if (!this.#applied.has(part)) block.report(message);
+    const { amount, models } = this.#inexact;
+    if (fraction === null || models.size === 0) return;
+    const [first] = models;
+    const which = models.size === 1 ? first : `${models.size} models, the first is ${first}`;
+    fraction.block.report(
+      `${fraction.text} of ${amount} cannot be represented exactly (${which}); state a rate or another share`,
+    );
+  }
+
+  /** Ids of models that the statement covers and that a part of it does not fit, by part. */
+  get misfits(): ReadonlyMap<string, readonly string[]> {
+    return new Map([...this.#missed].map(([part, { models }]) => [part, [...models]]));
+  }
+}
