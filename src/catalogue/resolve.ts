@@ -237,7 +237,7 @@ function versionOf(
     from: validity.from,
     until: validity.until,
     source: decided.source,
-    tierMode: decided.tierMode?.value ?? "whole_request",
+    tierMode: decided.tierMode?.value === "marginal" ? "marginal_from" : "whole_request",
     tiers,
     ...(Object.keys(serviceTiers).length > 0 && { serviceTiers }),
     ...(Object.keys(fees).length > 0 && { fees }),

@@ -147,7 +147,7 @@ const price = block({
     .describe("Flat price of one request in USD, instead of token rates (image models)."),
   minimum: minimum.optional().describe("Minimum charge of one request."),
   tier_mode: tierMode.describe(
-    "whole_request (default): the whole request has the rates of the tier that the prompt reaches. marginal: each part of the prompt has the rates of its own tier.",
+    "whole_request (default): the whole request has the rates of the tier that the prompt reaches. marginal: each part of the prompt has the rates of its own tier; token number from_prompt_tokens is the first of a tier.",
   ),
   tiers: tierList,
   service_tiers: block({

@@ -1,5 +1,5 @@
 import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
-import { inServiceTier, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
+import { firstTokenOf, inServiceTier, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
 import { scaleTokens, type Permille, type TokenClass } from "./usage.ts";
 
 /** Size of a request, as the wire layer measures it. */
@@ -123,8 +123,9 @@ function promptWorst(price: PriceVersion, reached: PriceTier, tokens: number, cl
   if (price.tierMode === "whole_request") return priceOf(tokens, highestRate(reached.charged, classes));
   let total = noMoney;
   price.tiers.forEach((tier, index) => {
-    const end = price.tiers[index + 1]?.fromPromptTokens ?? Infinity;
-    const inTier = Math.min(tokens, end) - tier.fromPromptTokens;
+    const next = price.tiers[index + 1];
+    const end = next === undefined ? Infinity : firstTokenOf(price, next);
+    const inTier = Math.min(tokens, end) - firstTokenOf(price, tier);
     if (inTier > 0) total = add(total, priceOf(inTier, highestRate(tier.charged, classes)));
   });
   return total;

@@ -9,7 +9,7 @@ import {
   type PicoUsd,
   type PicoUsdPerToken,
 } from "./money.ts";
-import { inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
+import { firstTokenOf, inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
   completionTotal,
@@ -243,9 +243,9 @@ function pricedParts(price: PriceVersion, tokens: TokenCounts): PricedPart[] {
   const reached = tierFor(price, promptTotal(tokens));
   const completion = completionClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }));
   const prompt =
-    price.tierMode === "marginal"
-      ? marginalPrompt(price, tokens)
-      : promptClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }));
+    price.tierMode === "whole_request"
+      ? promptClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }))
+      : marginalPrompt(price, tokens);
   return [...prompt, ...completion].filter((part) => part.tokens > 0);
 }
 
@@ -255,8 +255,9 @@ function marginalPrompt(price: PriceVersion, tokens: TokenCounts): PricedPart[] 
   for (const name of promptOrder) {
     const end = position + tokens[name];
     price.tiers.forEach((tier, index) => {
-      const tierEnd = price.tiers[index + 1]?.fromPromptTokens ?? Number.POSITIVE_INFINITY;
-      const inTier = Math.min(end, tierEnd) - Math.max(position, tier.fromPromptTokens);
+      const next = price.tiers[index + 1];
+      const tierEnd = next === undefined ? Infinity : firstTokenOf(price, next);
+      const inTier = Math.min(end, tierEnd) - Math.max(position, firstTokenOf(price, tier));
       if (inTier > 0) parts.push({ class: name, tokens: inTier, tier });
     });
     position = end;

@@ -46,9 +46,10 @@ export interface PriceVersion {
   readonly source: string;
   /**
    * `whole_request`: the whole request has the rates of the tier that the prompt reaches. `marginal`: each part of the
-   * prompt has the rates of its own tier.
+   * prompt has the rates of its own tier. With `marginal_from`, token number `fromPromptTokens` is the first of a tier.
+   * With `marginal`, which only earlier versions stored, the token after it.
    */
-  readonly tierMode: "whole_request" | "marginal";
+  readonly tierMode: "whole_request" | "marginal" | "marginal_from";
   /** Ascending; the first starts at 0. */
   readonly tiers: PriceTiers;
   /**
@@ -141,6 +142,11 @@ export function tierFor(price: PriceVersion, promptTokens: number): PriceTier {
   let found: PriceTier = price.tiers[0];
   for (const tier of price.tiers) if (tier.fromPromptTokens <= promptTokens) found = tier;
   return found;
+}
+
+/** Returns the position of a tier's first token in the prompt, counted from 0, if each part has its own tier. */
+export function firstTokenOf({ tierMode }: PriceVersion, { fromPromptTokens }: PriceTier): number {
+  return tierMode === "marginal_from" ? Math.max(fromPromptTokens - 1, 0) : fromPromptTokens;
 }
 
 /**

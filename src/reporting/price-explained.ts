@@ -11,6 +11,7 @@ import type {
 } from "../ports/catalogue.ts";
 import { isoTime } from "../core/time.ts";
 import { priceExamples } from "./price-examples.ts";
+import { tierModeOf } from "./prices.ts";
 
 /** Answer of `prices show`: the origin of a model's price at an instant. */
 export type PriceShown = ReturnType<typeof priceShown>;
@@ -97,7 +98,7 @@ function priceOf(
     until: version.until,
     ...placeJson(entry.place),
     source: version.source,
-    tier_mode: version.tierMode,
+    tier_mode: tierModeOf(version),
     tiers: tiers.flatMap((rules, index) => tierJson(version.tiers[index], rules)),
     per_request:
       flat === null || perRequest === null

@@ -2,6 +2,7 @@ import { formatRate, formatUsd, subtract, sum } from "../core/money.ts";
 import type { Catalogue, CatalogueModel, ModelHistory, ModelSpan } from "../ports/catalogue.ts";
 import type { LedgerQueries, WhatIfRow } from "../ports/ledger.ts";
 import { dayMs, isoTime } from "../core/time.ts";
+import { tierModeOf } from "./prices.ts";
 import { quarterHours } from "./report.ts";
 import type { ChangeJson, PresenceJson, PricesDiffJson, TrafficDiffJson } from "./shapes/commands.ts";
 import { leftoversOf, rowsUnder } from "./what-if.ts";
@@ -267,7 +268,7 @@ function termsOf(price: PriceVersion | null): Terms {
       ]),
     ),
     fraction,
-    tier_mode: price.tiers.length === 1 ? null : price.tierMode,
+    tier_mode: price.tiers.length === 1 ? null : tierModeOf(price),
     "gateway.request": perRequest && formatUsd(perRequest.charged),
     "official.request": perRequest && formatUsd(perRequest.list),
     "minimum.tokens": minimum.tokens === 0 ? null : String(minimum.tokens),

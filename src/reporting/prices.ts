@@ -1,5 +1,5 @@
 import { formatRate, formatUsd } from "../core/money.ts";
-import type { PriceTier, Rates } from "../core/price.ts";
+import type { PriceTier, PriceVersion, Rates } from "../core/price.ts";
 import { dayMs, isoTime } from "../core/time.ts";
 import { tokenClasses } from "../core/usage.ts";
 import type { Catalogue, CatalogueModel, ModelHistory } from "../ports/catalogue.ts";
@@ -37,7 +37,7 @@ function priceJson({ price }: CatalogueModel): PriceJson | null {
     until: version.until,
     source: version.source,
     fraction: version.fraction,
-    tier_mode: version.tierMode,
+    tier_mode: tierModeOf(version),
     tiers: version.tiers.map(tierJson),
     per_request_usd: version.perRequest && {
       gateway: formatUsd(version.perRequest.charged),
@@ -55,6 +55,11 @@ function priceJson({ price }: CatalogueModel): PriceJson | null {
       input_tokens: fee.inputTokens,
     })),
   };
+}
+
+/** Returns the tier mode as price files state it. It does not tell apart the two rules for the first token of a tier. */
+export function tierModeOf({ tierMode }: PriceVersion): "whole_request" | "marginal" {
+  return tierMode === "whole_request" ? tierMode : "marginal";
 }
 
 function tierJson(tier: PriceTier) {

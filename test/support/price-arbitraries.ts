@@ -42,7 +42,7 @@ export const prices: fc.Arbitrary<PriceVersion> = fc
       from: fc.constant("2026-01-01"),
       until: fc.constantFrom(null, "2026-06-01"),
       source: fc.string(),
-      tierMode: fc.constantFrom("whole_request", "marginal"),
+      tierMode: fc.constantFrom("whole_request", "marginal", "marginal_from"),
       tiers,
       perRequest: fc.option(fc.record({ charged: amount, list: amount }), { freq: 5 }),
       minimum: fc.record({

@@ -203,7 +203,7 @@ type Tier = PriceJson["tiers"][number];
 function tierTable(tier: Tier, several: boolean, mode: string): View {
   const { from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official } = tier;
   const { input, output } = charged;
-  const beyond = mode === "marginal" ? ", for the tokens beyond" : "";
+  const beyond = mode === "marginal" ? ", for the tokens from there on" : "";
   return dataTable({
     key: from,
     caption: several ? `From ${count(from)} prompt tokens${beyond}` : "Rates",

@@ -127,8 +127,8 @@ ${listed}        official: { input: "2", output: "10" }
     ["whole_request", 100, "0.0006"],
     ["whole_request", 101, "0.001202"],
     ["marginal", 100, "0.0006"],
-    ["marginal", 101, "0.001101"],
-    ["marginal", 102, "0.001103"],
+    ["marginal", 101, "0.001102"],
+    ["marginal", 102, "0.001104"],
   ])("%s: %i tokens in and 100 out cost %s", (mode, input, expected) => {
     const version = versionAt(tiered(mode), "2026-04-01");
     expect(version && formatUsd(costOf(version, { ...noTokens, input, output: 100 }).charged)).toBe(expected);

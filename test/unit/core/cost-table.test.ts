@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { worstCase } from "../../../src/core/bounds.ts";
 import { costOf, costUnder, costWithinRange, decidingPrice, itemize, type Billing } from "../../../src/core/cost.ts";
 import { picoUsdMax, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
-import type { PriceVersion } from "../../../src/core/price.ts";
+import { canonicalPrice, parseCanonicalPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { noTokens, tokenClasses, type TokenCounts } from "../../../src/core/usage.ts";
 import { price as examplePrice } from "../../support/example-rates.ts";
 import {
@@ -146,6 +147,77 @@ describe("a minimum", () => {
     expect(lines.reduce((sum, line) => sum + line.cost, 0n)).toBe(of.charged);
     expect(lines.reduce((sum, line) => sum + line.listCost, 0n)).toBe(of.list);
     if (of.lines !== undefined) expect(lines).toEqual(of.lines);
+  });
+});
+
+describe("the first token of a marginal tier", () => {
+  const three: PriceVersion["tiers"] = [tier(0, 1), tier(100, 10), tier(200, 100)];
+  const lines = (tierMode: PriceVersion["tierMode"], tiers: PriceVersion["tiers"], of: Partial<TokenCounts>) =>
+    itemize(price({ tiers, tierMode }), tokens(of)).map((line) => [line.class, line.tokens, line.tierFrom]);
+
+  it.each<[from: number, rule: "marginal" | "marginal_from", prompt: number, inTiers: readonly number[]]>([
+    [100, "marginal_from", 99, [99]],
+    [100, "marginal_from", 100, [99, 1]],
+    [100, "marginal_from", 101, [99, 2]],
+    [200, "marginal_from", 199, [99, 100]],
+    [200, "marginal_from", 200, [99, 100, 1]],
+    [200, "marginal_from", 201, [99, 100, 2]],
+    [100, "marginal", 99, [99]],
+    [100, "marginal", 100, [100]],
+    [100, "marginal", 101, [100, 1]],
+    [200, "marginal", 199, [100, 99]],
+    [200, "marginal", 200, [100, 100]],
+    [200, "marginal", 201, [100, 100, 1]],
+  ])("from %i, with the rule %s: a prompt of %i tokens has %j in the tiers", (from, rule, prompt, inTiers) => {
+    expect(three.some(({ fromPromptTokens }) => fromPromptTokens === from)).toBe(true);
+    expect(lines(rule, three, { input: prompt })).toEqual(
+      inTiers.map((count, index) => ["input", count, three[index]?.fromPromptTokens]),
+    );
+    const charged = inTiers.reduce((total, count, index) => total + count * 10 ** index, 0);
+    const version = price({ tiers: three, tierMode: rule });
+    expect(costOf(version, tokens({ input: prompt })).charged).toBe(pico(charged));
+    const bound = { promptTokens: prompt, outputTokens: 0 };
+    expect(worstCase(version, bound, { prompt: ["input"], completion: ["output"] })).toBe(pico(charged));
+  });
+
+  it("is at the same place for cached tokens, which come first, as for the others", () => {
+    expect(lines("marginal_from", three, { cached_input: 100, input: 101 })).toEqual([
+      ["cached_input", 99, 0],
+      ["cached_input", 1, 100],
+      ["input", 99, 100],
+      ["input", 2, 200],
+    ]);
+    expect(lines("marginal", three, { cached_input: 100, input: 101 })).toEqual([
+      ["cached_input", 100, 0],
+      ["input", 100, 100],
+      ["input", 1, 200],
+    ]);
+  });
+
+  it("leaves no token below a tier from 1", () => {
+    const tiers: PriceVersion["tiers"] = [tier(0, 1), tier(1, 10)];
+    expect(lines("marginal_from", tiers, { input: 5, output: 1 })).toEqual([
+      ["input", 5, 1],
+      ["output", 1, 1],
+    ]);
+    expect(lines("marginal", tiers, { input: 5 })).toEqual([
+      ["input", 1, 0],
+      ["input", 4, 1],
+    ]);
+  });
+
+  it("does not change for a price that an earlier version stored", () => {
+    const stored =
+      '{"model":"gpt-4o","group":"official","fraction":"1","from":"2026-01-01","until":null,"source":"a list",' +
+      '"tierMode":"marginal","tiers":[' +
+      '{"fromPromptTokens":0,"charged":["2000000","1000000","10000000"],"list":["2000000","1000000","10000000"]},' +
+      '{"fromPromptTokens":101,"charged":["4000000","2000000","20000000"],"list":["4000000","2000000","20000000"]}],' +
+      '"perRequest":null,"minimum":{"tokens":0,"usd":"0"},"classes":["input","cached_input","output"]}';
+    const version = parseCanonicalPrice(stored);
+    const amounts = [100, 101, 102].map((input) => costOf(version, tokens({ input, output: 100 })).charged);
+    // 101 tokens at USD 2 per 1M, then at USD 4. The output already has the rate of the tier at 101.
+    expect(amounts).toEqual([1_200_000_000n, 2_202_000_000n, 2_206_000_000n]);
+    expect(JSON.parse(canonicalPrice(version)).tierMode).toBe("marginal");
   });
 });
 

@@ -72,7 +72,8 @@ describe("costOf", () => {
         const same = any.tiers.map((each) => ({ ...any.tiers[0], fromPromptTokens: each.fromPromptTokens }));
         const tiers = same as unknown as typeof any.tiers;
         const one = costOf({ ...any, tiers, tierMode: "whole_request" }, tokens);
-        expect(costOf({ ...any, tiers, tierMode: "marginal" }, tokens)).toEqual(one);
+        for (const tierMode of ["marginal", "marginal_from"] as const)
+          expect(costOf({ ...any, tiers, tierMode }, tokens)).toEqual(one);
         expect(costOf({ ...any, tiers: [any.tiers[0]] }, tokens)).toEqual(one);
       }),
     );

@@ -132,7 +132,12 @@ describe("the stored text of a price", () => {
   });
 
   it("is parsed to the same price", () => {
-    for (const each of [full, price(), price({ tierMode: "marginal", until: "2026-06-01" })])
+    for (const each of [
+      full,
+      price(),
+      price({ tierMode: "marginal", until: "2026-06-01" }),
+      price({ tierMode: "marginal_from" }),
+    ])
       expect(parseCanonicalPrice(canonicalPrice(each))).toStrictEqual(each);
   });
 

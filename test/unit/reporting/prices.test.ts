@@ -1,6 +1,8 @@
 import { expect, it } from "vitest";
 import { buildCatalogue } from "../../../src/catalogue/build.ts";
-import { priceHistoryJson, pricesJson } from "../../../src/reporting/prices.ts";
+import { diffPrices } from "../../../src/reporting/prices-diff.ts";
+import { priceHistoryJson, pricesJson, tierModeOf } from "../../../src/reporting/prices.ts";
+import { price as examplePrice } from "../../support/example-rates.ts";
 import { pricedModelSchema, priceHistorySchema } from "../../../src/reporting/shapes/prices.ts";
 
 const at = Date.parse("2026-11-22T00:00:00Z");
@@ -61,4 +63,31 @@ it("the JSON of prices has service tiers, their prompt tiers and fees, and match
   for (const model of models) expect(pricedModelSchema.parse(model)).toEqual(model);
   for (const history of catalogue.histories())
     expect(priceHistorySchema.parse(priceHistoryJson(history, at))).toBeDefined();
+});
+
+it("the tier mode of a price is shown as price files state it, with either rule for the first token of a tier", () => {
+  const modes = ["whole_request", "marginal", "marginal_from"] as const;
+  expect(modes.map((tierMode) => tierModeOf(examplePrice({ tierMode })))).toEqual([
+    "whole_request",
+    "marginal",
+    "marginal",
+  ]);
+  const marginal = buildCatalogue([
+    [
+      {
+        name: "prices.yaml",
+        text: text.replace("        tiers: [{", "        tier_mode: marginal\n        tiers: [{"),
+      },
+    ],
+  ]);
+  if (!marginal.ok) throw new Error("the example has a fault");
+  const shown = (of: typeof catalogue) => pricesJson(of, at).models.map(({ price }) => price?.tier_mode);
+  expect([shown(catalogue), shown(marginal.catalogue)]).toEqual([
+    ["whole_request", "whole_request"],
+    ["marginal", "whole_request"],
+  ]);
+  const modeOf = (changes: readonly { field: string }[]) => changes.filter(({ field }) => field === "tier_mode");
+  expect(modeOf(diffPrices(catalogue, marginal.catalogue).changes)).toMatchObject([
+    { before: "whole_request", after: "marginal" },
+  ]);
 });
