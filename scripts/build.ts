@@ -6,6 +6,8 @@ import { rolldown, type Plugin, type RolldownOutput } from "rolldown";
 import { buildCatalogue } from "../src/catalogue/build.ts";
 import { readPriceTexts } from "../src/catalogue/load.ts";
 import { prebuiltContent } from "../src/catalogue/prebuilt.ts";
+import { presets } from "../src/core/price.ts";
+import { priceFolders } from "../src/server/price-folders.ts";
 import { bundledPackages } from "./bundled.ts";
 
 /*
@@ -114,12 +116,17 @@ function containedIn(output: RolldownOutput["output"]): readonly string[] {
   return [...new Set(names)];
 }
 
-/** Stores the catalogue of the shipped price files, because parsing the files would delay each start. */
+/** Stores the catalogue of the shipped price files with each preset, because parsing the files would delay each start. */
 async function prebuildPrices(): Promise<void> {
-  const read = await readPriceTexts({ shipped: pathOf("pricing") });
-  const built = read.ok ? buildCatalogue(read.layers) : read;
-  if (!read.ok || !built.ok) throw new Error("the shipped price files have faults; run farebox prices check");
-  writeFileSync(pathOf("dist/catalogue/shipped.bin"), prebuiltContent(read.layers, built.catalogue));
+  const all = await Promise.all(
+    presets.map(async (preset) => {
+      const read = await readPriceTexts(priceFolders({ preset, folder: null }));
+      const built = read.ok ? buildCatalogue(read.layers) : read;
+      if (!read.ok || !built.ok) throw new Error("the shipped price files have faults; run farebox prices check");
+      return [read.layers, built.catalogue] as const;
+    }),
+  );
+  writeFileSync(pathOf("dist/catalogue/shipped.bin"), prebuiltContent(all));
 }
 
 /** Keeps the address that each module has in `src`, because modules find their files relative to it. */

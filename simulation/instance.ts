@@ -140,7 +140,13 @@ export async function startInstance(deps: InstanceDeps): Promise<Instance> {
     storedUser,
     onRaiseRequest: alerts.spent,
     flushRefusals: async () => {},
-    process: { version: "simulated", startedAt: clock.now(), gateway: () => watch.health(), ready: async () => true },
+    process: {
+      version: "simulated",
+      startedAt: clock.now(),
+      preset: settings.pricing.preset,
+      gateway: () => watch.health(),
+      ready: async () => true,
+    },
   });
   const poller = startTaskPoller({ tasks: store.tasks, poll: requests.pollTask, clock, log, claim: alwaysMine });
   const sampler = startBalanceSampler({

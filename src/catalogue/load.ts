@@ -1,19 +1,23 @@
 import { readdir, readFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { CatalogueBuilder, CatalogueResult, PriceText } from "./build.ts";
 import type { Fault, OrFaults } from "../core/fault.ts";
 
-/** Folders of price files: the shipped folder, and the user's folder, whose files override the shipped ones. */
+/**
+ * Places of price files, in the order of their layers: the shipped folder, the file of a preset, and the user's folder.
+ * Each overrides those before it.
+ */
 export interface PriceFolders {
   readonly shipped: URL | string;
+  readonly preset?: URL | undefined;
   readonly user?: string | undefined;
 }
 
 export type PriceTexts = OrFaults<{ layers: readonly (readonly PriceText[])[] }>;
 
 /**
- * Loads the shipped price files, then the files of the user's folder, which override them. Reads `*.yaml` and `*.yml`
+ * Loads the shipped price files, then those of the preset and of the user's folder, which override them. Reads `*.yaml` and `*.yml`
  * in the order of their names. Faults name a shipped file with the last part of its folder's path, and a user's file
  * with the folder as given. A process that loads the same files repeatedly can pass a caching `build`.
  *
@@ -39,11 +43,15 @@ export async function readPriceTexts(folders: PriceFolders): Promise<PriceTexts>
     : { ok: true, layers: layers.map(({ texts }) => texts) };
 }
 
-function readLayers({ shipped, user }: PriceFolders): Promise<Layer[]> {
+function readLayers({ shipped, preset, user }: PriceFolders): Promise<Layer[]> {
   const path = typeof shipped === "string" ? shipped : fileURLToPath(shipped);
-  const wanted = [{ folder: path, shown: basename(path) }];
-  if (user !== undefined) wanted.push({ folder: user, shown: user });
-  return Promise.all(wanted.map(({ folder, shown }) => readPriceFolder(folder, shown)));
+  const reading = [readPriceFolder(path, basename(path))];
+  if (preset !== undefined) {
+    const file = fileURLToPath(preset);
+    reading.push(readPriceFiles([{ path: file, shown: relative(dirname(path), file) }]));
+  }
+  if (user !== undefined) reading.push(readPriceFolder(user, user));
+  return Promise.all(reading);
 }
 
 interface Layer {
@@ -56,11 +64,14 @@ export async function readPriceFolder(folder: string, shown: string): Promise<La
   const listed = await attempt(shown, () => readdir(folder));
   if (!listed.ok) return { texts: [], faults: [listed.fault] };
   const names = listed.value.filter((name) => /^[^.].*\.ya?ml$/.test(name)).sort();
+  return await readPriceFiles(names.map((name) => ({ path: join(folder, name), shown: join(shown, name) })));
+}
+
+async function readPriceFiles(files: readonly { readonly path: string; readonly shown: string }[]): Promise<Layer> {
   const read = await Promise.all(
-    names.map(async (name) => {
-      const shownName = join(shown, name);
-      const result = await attempt(shownName, () => readFile(join(folder, name), "utf8"));
-      return result.ok ? { text: { name: shownName, text: result.value } } : { fault: result.fault };
+    files.map(async ({ path, shown }) => {
+      const result = await attempt(shown, () => readFile(path, "utf8"));
+      return result.ok ? { text: { name: shown, text: result.value } } : { fault: result.fault };
     }),
   );
   return {

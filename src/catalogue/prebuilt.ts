@@ -6,18 +6,23 @@ import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalog
 
 export type PriceLayers = readonly (readonly PriceText[])[];
 
-/** Catalogue that the package's build stores. `texts` is the fingerprint of the texts from which it was built. */
+/**
+ * Catalogue that the package's build stores. `texts` is the fingerprint of the texts from which it was built. `data` is
+ * serialized, so that a start reads only the catalogue that it needs.
+ */
 interface Prebuilt {
   readonly texts: string;
-  readonly data: CatalogueData;
+  readonly data: Uint8Array;
 }
 
-/** File in the package that contains the prebuilt catalogue. A checkout does not have this file. */
+/** File in the package that contains the prebuilt catalogues, one for each preset. A checkout does not have this file. */
 const prebuiltFile = new URL("./shipped.bin", import.meta.url);
 
-/** Returns the content of `prebuiltFile` for a catalogue that was built from these texts. */
-export function prebuiltContent(layers: PriceLayers, { data }: LoadedCatalogue): Buffer {
-  return serialize({ texts: fingerprint(layers), data } satisfies Prebuilt);
+/** Returns the content of `prebuiltFile` for catalogues, each with the texts from which it was built. */
+export function prebuiltContent(built: readonly (readonly [PriceLayers, LoadedCatalogue])[]): Buffer {
+  return serialize(
+    built.map(([layers, { data }]): Prebuilt => ({ texts: fingerprint(layers), data: serialize(data) })),
+  );
 }
 
 /**
@@ -25,14 +30,13 @@ export function prebuiltContent(layers: PriceLayers, { data }: LoadedCatalogue):
  * parsing the shipped files at each start.
  */
 export function prebuiltCatalogue(layers: PriceLayers, file: URL = prebuiltFile): LoadedCatalogue | undefined {
-  let prebuilt: Prebuilt;
+  const texts = fingerprint(layers.filter((files) => files.length > 0));
   try {
-    prebuilt = deserialize(readFileSync(file)) as Prebuilt;
+    const found = (deserialize(readFileSync(file)) as readonly Prebuilt[]).find((each) => each.texts === texts);
+    return found && catalogueOf(deserialize(found.data) as CatalogueData);
   } catch {
     return undefined;
   }
-  const stated = layers.filter((texts) => texts.length > 0);
-  return prebuilt.texts === fingerprint(stated) ? catalogueOf(prebuilt.data) : undefined;
 }
 
 /** Returns a digest that is equal only for equal texts. */

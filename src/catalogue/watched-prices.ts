@@ -2,7 +2,7 @@ import { watch, type FSWatcher } from "node:fs";
 import type { Clock } from "../ports/clock.ts";
 import { loop, sleep, type Loop } from "../platform/loop.ts";
 import { startThread } from "../platform/thread.ts";
-import type { CatalogueBuilder, PriceText } from "./build.ts";
+import type { CatalogueBuilder } from "./build.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import { messageOf, type Fault, type OrFaults } from "../core/fault.ts";
 import { readPriceFolder, readPriceTexts, type PriceFolders, type PriceTexts } from "./load.ts";
@@ -79,7 +79,8 @@ export class WatchedPrices implements Disposable {
   readonly #quietMs: number;
   readonly #checks: Loop;
   #current: LoadedCatalogue;
-  #shipped: readonly PriceText[];
+  /** All layers but the user's. Used only if there is a user's folder. */
+  #shipped: PriceLayers;
   /** Fingerprint of the texts that were applied or refused most recently. */
   #seen: string;
   #watcher: FSWatcher | null = null;
@@ -94,7 +95,7 @@ export class WatchedPrices implements Disposable {
     this.#options = options;
     this.#quietMs = options.quietMs ?? 250;
     this.#current = current;
-    this.#shipped = read.layers[0] ?? [];
+    this.#shipped = read.layers.slice(0, -1);
     this.#seen = fingerprint(read);
     this.#watchFolder();
     const everyMs = options.folders.user === undefined ? Infinity : (options.pollMs ?? 5_000);
@@ -130,7 +131,7 @@ export class WatchedPrices implements Disposable {
     if (this.#hasEnded()) return;
     this.#seen = fingerprint(texts);
     if (reload.kind === "applied") {
-      if (texts.ok) this.#shipped = texts.layers[0] ?? [];
+      if (texts.ok) this.#shipped = texts.layers.slice(0, -1);
       this.#current = reload.catalogue;
     }
     // The path may now refer to a different folder.
@@ -161,10 +162,11 @@ export class WatchedPrices implements Disposable {
   }
 
   async #read(withShipped: boolean): Promise<PriceTexts> {
-    const { shipped, user } = this.#options.folders;
-    if (withShipped || user === undefined) return readPriceTexts({ shipped, user });
+    const { folders } = this.#options;
+    const { user } = folders;
+    if (withShipped || user === undefined) return readPriceTexts(folders);
     const { texts, faults } = await readPriceFolder(user, user);
-    return faults.length > 0 ? { ok: false, faults } : { ok: true, layers: [this.#shipped, texts] };
+    return faults.length > 0 ? { ok: false, faults } : { ok: true, layers: [...this.#shipped, texts] };
   }
 
   async #checked(texts: PriceTexts): Promise<Reload> {

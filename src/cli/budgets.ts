@@ -14,7 +14,7 @@ import { roundedUsd } from "./amounts.ts";
 import { command, json, type Given } from "./command.ts";
 import { printLine, type Io } from "./io.ts";
 import { printRows, right, timeText } from "./table.ts";
-import { userSettings, type LedgerTools } from "./tools.ts";
+import { priceSettings, userSettings, type LedgerTools } from "./tools.ts";
 
 const scopeHelp = `
 SCOPE is all, or conditions that a request must all meet. Quote several conditions: "team:research each-user"
@@ -69,7 +69,7 @@ export const commands = [
   command("budgets set <scope> <limit>", {
     summary: "add a budget of LIMIT USD, or change the budget with the same scope and period",
     options: setOptions,
-    settings: [...userSettings, "pricing"],
+    settings: [...userSettings, ...priceSettings],
     help: scopeHelp,
     examples: [
       "farebox budgets set key:alice 25 --per 1mo --warn 80%",
@@ -81,7 +81,7 @@ export const commands = [
     run: ({ withLedger }, options, scope, limit) =>
       withLedger(namesKey(scope) ? "change" : "create", async (tools) => {
         const models = async () => {
-          const loading = await loadPrices(tools.prices, tools.settings.pricing.folder);
+          const loading = await loadPrices(tools.prices, tools.settings.pricing);
           return loading.ok ? loading.catalogue.list(tools.clock.now()).map(({ id }) => id) : [];
         };
         const set = await setBudget({ ...tools, models }, newBudget(scope, limit, options));

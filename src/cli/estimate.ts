@@ -14,6 +14,7 @@ import { wholeNumberArgument } from "./arguments.ts";
 import { command, json, type Given } from "./command.ts";
 import { note, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { printRows, right } from "./table.ts";
+import { priceSettings } from "./tools.ts";
 
 const tokenCount = { value: "<n>", parse: wholeNumberArgument(0, 100_000_000) } as const;
 
@@ -30,7 +31,7 @@ const options = {
 export const commands = [
   command("estimate", {
     options,
-    settings: ["pricing", "output_cap"],
+    settings: [...priceSettings, "output_cap"],
     examples: [
       "farebox estimate --file request.json --output-tokens 500",
       "farebox estimate --model gpt-4o --input-tokens 2000 --output-tokens 500",
@@ -41,7 +42,7 @@ export const commands = [
       const read = await readParams(given, readStdin);
       if (!read.ok) return read;
       const { params } = read;
-      const loading = await loadPrices(prices, pricing.folder);
+      const loading = await loadPrices(prices, pricing);
       if (!loading.ok) return commandFailure(loading.faults);
       const { catalogue } = loading;
       const { createTokenCounter } = await import("../platform/tokens/token-counter.ts");

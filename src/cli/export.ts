@@ -12,7 +12,7 @@ import { command, type Given } from "./command.ts";
 import { note, writeTexts, commandFailure } from "./io.ts";
 import { outFileProblem, writeWhole } from "./out-file.ts";
 import { withProgress } from "./progress.ts";
-import { ledgerSettings, type LedgerTools } from "./tools.ts";
+import { ledgerSettings, priceSettings, type LedgerTools } from "./tools.ts";
 
 /** Reads a text for a FOCUS column. The text must not be empty. */
 const nameArgument = argument("It must not be empty.", (text) => (text.trim() === "" ? undefined : text));
@@ -51,7 +51,7 @@ export const commands = [
     options,
     ledger: "read",
     // The price files name the publishers of models.
-    settings: [...ledgerSettings, "pricing"],
+    settings: [...ledgerSettings, ...priceSettings],
     examples: [
       "farebox export --since 2026-11-01 --until 2026-12-01 --out november.csv",
       "farebox export --format jsonl --since 7d | jq .cost_usd",
@@ -118,7 +118,7 @@ async function publishers({
   clock,
   settings,
 }: LedgerTools): Promise<(model: string) => string | undefined> {
-  const loading = await loadPrices(prices, settings.pricing.folder);
+  const loading = await loadPrices(prices, settings.pricing);
   if (!loading.ok) {
     note(io, "the price files have faults (farebox prices check shows them), so PublisherName is the provider's name");
     return () => undefined;

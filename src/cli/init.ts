@@ -27,6 +27,7 @@ const initSettings = [
   "host",
   "port",
   ...ledgerSettings,
+  "preset",
 ] as const satisfies readonly SettingName[];
 
 const options = {

@@ -5,22 +5,22 @@ import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
 import { note, printLine, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
-import { ledgerSettings, type Tools } from "./tools.ts";
-import { noteLeftovers, priceFolder } from "./what-if.ts";
+import { ledgerSettings, priceSettings, type Tools } from "./tools.ts";
+import { noteLeftovers, pricesNamed } from "./what-if.ts";
 
 export const pricesDiff = command("prices diff <a> [b]", {
   summary: "compare prices A and B by model, with the cost of the last 30 days under each",
   help: `
-A and B are folders of price files, which are read after the shipped files. The word shipped means the shipped files
-alone. With one name, A is the current prices and B the named ones.`,
+A and B are folders of price files, which are read after the shipped files and the preset. The word shipped means the
+shipped files and the preset alone. With one name, A is the current prices and B the named ones.`,
   options: { json },
-  settings: ["pricing", ...ledgerSettings],
+  settings: [...priceSettings, ...ledgerSettings],
   examples: ["farebox prices diff new-prices", "farebox prices diff shipped new-prices"],
   run: async (tools, _options, first, second) => {
     const { prices, settings } = tools;
-    const from = second === undefined ? settings.pricing.folder : priceFolder(first);
-    const before = await loadPrices(prices, from);
-    const after = await loadPrices(prices, priceFolder(second ?? first));
+    const { pricing } = settings;
+    const before = await loadPrices(prices, second === undefined ? pricing : pricesNamed(first, pricing));
+    const after = await loadPrices(prices, pricesNamed(second ?? first, pricing));
     if (!before.ok || !after.ok) return commandFailure([...new Set([...faultsOf(before), ...faultsOf(after)])]);
     const traffic = await trafficUnder(tools, before.catalogue, after.catalogue);
     return { diff: diffPrices(before.catalogue, after.catalogue), traffic };

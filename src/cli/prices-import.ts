@@ -8,7 +8,7 @@ import { dayArgument, namesArgument } from "./arguments.ts";
 import { importTables } from "./price-files.ts";
 import { command } from "./command.ts";
 import { note, printText, commandFailure, type Io, type CommandFailure } from "./io.ts";
-import type { Tools } from "./tools.ts";
+import { priceSettings, type Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {
   summary:
@@ -40,7 +40,7 @@ export const pricesImport = command("prices import <sources...>", {
     yes: { help: "write without confirmation" },
     json: { help: "print JSON, with the new file as `yaml`; writes files only with --yes" },
   },
-  settings: ["pricing"],
+  settings: priceSettings,
   examples: [
     "farebox prices import https://example.com/data.json ./model_prices_and_context_window.json --known",
     "farebox prices import data.json --models 'gpt-5*' --into my-prices --yes",
@@ -54,16 +54,20 @@ export const pricesImport = command("prices import <sources...>", {
     // A new folder has no files to compare with.
     const folder =
       options.into === undefined ? settings.pricing.folder : existsSync(options.into) ? options.into : null;
-    const result = await importTables(prices, folder, {
-      tables: tables.tables,
-      from: options.from ?? null,
-      fromDate: options.fromDate ?? today,
-      today,
-      providers: options.provider ?? null,
-      models: options.models ?? null,
-      group: options.group,
-      withNew: !options.known,
-    });
+    const result = await importTables(
+      prices,
+      { ...settings.pricing, folder },
+      {
+        tables: tables.tables,
+        from: options.from ?? null,
+        fromDate: options.fromDate ?? today,
+        today,
+        providers: options.provider ?? null,
+        models: options.models ?? null,
+        group: options.group,
+        withNew: !options.known,
+      },
+    );
     if (!result.ok) return commandFailure(result.problems, result.usage ? 2 : 1);
     const { imported } = result;
     if (!options.json) printProposal(io, imported);

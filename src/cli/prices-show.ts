@@ -8,6 +8,7 @@ import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
 import { printLine, commandFailure, type Io } from "./io.ts";
 import { fieldColumns, printFields, printRows, right, type RowColumns } from "./table.ts";
+import { priceSettings } from "./tools.ts";
 
 export const pricesShow = command("prices show <model>", {
   summary:
@@ -21,13 +22,13 @@ export const pricesShow = command("prices show <model>", {
     },
     json,
   },
-  settings: ["pricing"],
+  settings: priceSettings,
   examples: ["farebox prices show gpt-4o", "farebox prices show claude-opus-4-6 --at 2026-03-12"],
   run: async ({ prices, clock, settings }, options, model) => {
     // Prices change at the start of a UTC day, whatever the time zone of the budgets is.
     const at = readInstant("--at", options.at, { clock, calendar: calendarOf("UTC") });
     if (!at.ok) return at;
-    const loading = await loadPrices(prices, settings.pricing.folder);
+    const loading = await loadPrices(prices, settings.pricing);
     if (!loading.ok) return commandFailure(loading.faults);
     const near = similarNames(loading, model);
     const explained = explainPrice(loading, model, at.at);

@@ -7,16 +7,17 @@ import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
 import { pricesShow } from "./prices-show.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
+import { priceSettings } from "./tools.ts";
 
 /** Commands that check, show, compare and extend the price files. */
 export const commands = [
   command("prices check [folder]", {
     summary: "check the shipped price files and those of a folder; exit code 1 if one has a fault",
     options: { json },
-    settings: ["pricing"],
+    settings: priceSettings,
     examples: ["farebox prices check my-prices"],
     run: async ({ prices, clock, settings }, _options, folder) => {
-      const loading = await loadPrices(prices, folder ?? settings.pricing.folder);
+      const loading = await loadPrices(prices, { ...settings.pricing, folder: folder ?? settings.pricing.folder });
       return {
         isValid: loading.ok,
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
@@ -34,10 +35,10 @@ export const commands = [
   command("prices list", {
     summary: "list models with their current prices",
     options: { json: { help: "print JSON, with every rate" } },
-    settings: ["pricing"],
+    settings: priceSettings,
     examples: ["farebox prices list"],
     run: async ({ prices, clock, settings }) => {
-      const loading = await loadPrices(prices, settings.pricing.folder);
+      const loading = await loadPrices(prices, settings.pricing);
       return loading.ok ? pricesJson(loading.catalogue, clock.now()) : commandFailure(loading.faults);
     },
     print: (io, { models }) => printRows(io, models, columns),

@@ -7,7 +7,7 @@ import { readSpan } from "./arguments.ts";
 import { command, json } from "./command.ts";
 import { bold, note, printLine, commandFailure, type Io } from "./io.ts";
 import { printFields, printRows, right } from "./table.ts";
-import { gatewaySettings, ledgerSettings, type LedgerTools } from "./tools.ts";
+import { gatewaySettings, ledgerSettings, priceSettings, type LedgerTools } from "./tools.ts";
 
 export const commands = [
   command("reconcile", {
@@ -24,7 +24,7 @@ export const commands = [
       noSample: { help: "use only stored samples; do not ask the gateway for a new one" },
       json,
     },
-    settings: [...gatewaySettings, ...ledgerSettings, "pricing"],
+    settings: [...gatewaySettings, ...ledgerSettings, ...priceSettings],
     examples: ["farebox reconcile --since 7d", "farebox reconcile --since 2026-11-01 --until 2026-12-01 --json"],
     run: async ({ settings: { gateway }, withLedger }, options) => {
       const isSampling =
@@ -51,7 +51,7 @@ export const commands = [
  */
 async function explanations({ io, prices, ledger, settings }: LedgerTools, found: Reconciliation) {
   if (found.agrees) return [];
-  const loading = await loadPrices(prices, settings.pricing.folder);
+  const loading = await loadPrices(prices, settings.pricing);
   if (loading.ok) return await groupsExplaining(ledger, loading.catalogue, found);
   note(io, `note: ${loading.faults[0] ?? ""}; the groups of the price files are not compared`);
   return [];

@@ -11,6 +11,7 @@ import { dimensionsArgument, readSpan, wholeNumberArgument } from "./arguments.t
 import { command } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
 import { printRows, right, type RowColumns } from "./table.ts";
+import { ledgerSettings } from "./tools.ts";
 import { dimensionColumns, reportWhatIf, type ReportFormat, type ShownRows } from "./what-if.ts";
 
 const orders = ["cost", "saving", "requests", "tokens", "name"] as const;
@@ -46,10 +47,12 @@ export const commands = [
       json: { help: "same as --format json" },
       whatIf: {
         value: "<folder>",
-        help: "also show the cost under the price files of this folder, read after the shipped ones; the word shipped means the shipped files alone",
+        help: "also show the cost under the price files of this folder, read after the shipped ones and the preset; the word shipped means these alone",
       },
     },
     ledger: "read",
+    // The preset is for --what-if.
+    settings: [...ledgerSettings, "preset"],
     examples: [
       "farebox report --by key,model --since month --top 10",
       "farebox report --by tag:feature,day --since 2026-11-01 --format csv",

@@ -58,6 +58,9 @@ export interface RunParams {
 /** Settings that every command with a ledger reads. Each has a flag. */
 export const ledgerSettings = ["database", "time_zone"] as const satisfies readonly SettingName[];
 
+/** Settings that select the price files. */
+export const priceSettings = ["pricing", "preset"] as const satisfies readonly SettingName[];
+
 /** Settings of commands that take the name of a user. */
 export const userSettings = [...ledgerSettings, "users"] as const satisfies readonly SettingName[];
 

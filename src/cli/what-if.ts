@@ -6,6 +6,7 @@ import { keyNames } from "../reporting/names.ts";
 import type { FiguresJson, ReportJson, DimensionsJson } from "../reporting/shapes/figures.ts";
 import { runWhatIf } from "../reporting/what-if.ts";
 import type { LeftoversJson, WhatIfJson } from "../reporting/shapes/commands.ts";
+import type { PriceChoice } from "../server/price-folders.ts";
 import { loadPrices } from "./price-files.ts";
 import { note, printJson, printText, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { progress } from "./progress.ts";
@@ -14,12 +15,12 @@ import type { LedgerTools } from "./tools.ts";
 
 export type ReportFormat = "table" | "csv" | "json";
 
-/** Word that selects the shipped prices alone. Write `./shipped` for a folder of that name. */
+/** Word that selects the shipped prices and the preset alone. Write `./shipped` for a folder of that name. */
 const shippedWord = "shipped";
 
-/** Returns the folder to read after the shipped files; null for the word `shipped`. */
-export function priceFolder(word: string): string | null {
-  return word === shippedWord ? null : word;
+/** Returns the price files to read: those of the folder after the shipped ones and the preset, or none for `shipped`. */
+export function pricesNamed(word: string, { preset }: PriceChoice): PriceChoice {
+  return { preset, folder: word === shippedWord ? null : word };
 }
 
 /** Selects and orders the rows to show. */
@@ -27,11 +28,11 @@ export type ShownRows = <R extends FiguresJson>(rows: readonly R[]) => R[];
 
 /** Runs `report --what-if FOLDER`: recomputes the report's charges with the shipped prices and those of the folder. */
 export async function reportWhatIf(
-  { io, prices, ledger, keys }: LedgerTools,
+  { io, prices, ledger, keys, settings }: LedgerTools,
   query: ReportQuery,
   how: { readonly folder: string; readonly format: ReportFormat; readonly shown: ShownRows },
 ): Promise<CommandFailure | 0> {
-  const loading = await loadPrices(prices, priceFolder(how.folder));
+  const loading = await loadPrices(prices, pricesNamed(how.folder, settings.pricing));
   if (!loading.ok) return commandFailure(loading.faults);
   const nameOf = await keyNames(keys);
   const bar = progress(io, "recomputed", how.format !== "json");

@@ -43,6 +43,7 @@ export function nestSettings(values: SettingValues) {
     },
     pricing: {
       folder: values.pricing,
+      preset: values.preset,
       unpriced: values.unpriced,
       unknownFields: values.unknown_fields,
       /** Number of hosted tool calls to allow in a request that states no maximum; 0 refuses hosted tools. */

@@ -1,6 +1,7 @@
 import { outputCapMax } from "../core/bounds.ts";
 import { ownViews } from "../core/budget.ts";
 import { userModes } from "../core/keys.ts";
+import { presets } from "../core/price.ts";
 import {
   bytes,
   choice,
@@ -78,6 +79,13 @@ export const settingsTable = {
     kind: path,
     meaning: "folder of price files read after the shipped ones; serve applies changes while it runs",
     page: "prices.md#prices-of-your-own",
+  },
+  preset: {
+    kind: choice(presets),
+    default: "piapi",
+    meaning:
+      "what the gateway charges for shipped models that your price files do not change; piapi: the published shares of that gateway; official: the official prices",
+    page: "prices.md#presets",
   },
   unpriced: {
     kind: choice(["record", "refuse"]),

@@ -7,6 +7,13 @@ import { parentClass, tokenClasses, type TokenClass } from "./usage.ts";
  */
 export const ceilingPrice = "default";
 
+/**
+ * Names of the price presets. `piapi`: the published shares of one gateway, which the shipped files state. `official`:
+ * the official prices.
+ */
+export const presets = ["piapi", "official"] as const;
+export type Preset = (typeof presets)[number];
+
 /** A rate for each token class. A class without a rate in the price file has the rate of its parent class. */
 export type Rates = Readonly<Record<TokenClass, PicoUsdPerToken>>;
 

@@ -1,4 +1,5 @@
 import { hourMs, isoTime } from "../core/time.ts";
+import type { Preset } from "../core/price.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import { newestReview } from "./prices.ts";
 import type { Check, DoctorJson } from "./shapes/commands.ts";
@@ -58,20 +59,20 @@ export function judgeClock(at: number, gatewayAt: number | null): Check {
 }
 
 /** Checks the loaded prices: the age of their last review, and models without a price. */
-export function judgePrices(catalogue: Catalogue, now: number): Check {
+export function judgePrices(catalogue: Catalogue, preset: Preset, now: number): Check {
   const models = catalogue.list(now);
   const unpriced = models.filter(({ price }) => price === null).map(({ id }) => id);
   const { reviewed_on, age_days, review_due } = newestReview(catalogue, now);
   if (reviewed_on === null)
     return warning(
       "prices",
-      `${models.length} models, none with a price in force`,
+      `${models.length} models, preset ${preset}, none with a price in force`,
       "add price files (FAREBOX_PRICING)",
     );
 
   const without =
     unpriced.length === 0 ? "" : `; models without a price, which hard budgets refuse: ${listed(unpriced)}`;
-  const message = `${models.length} models, last reviewed on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
+  const message = `${models.length} models, preset ${preset}, last reviewed on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
   if (!review_due) return ok("prices", message);
   return warning(
     "prices",

@@ -1,5 +1,6 @@
 import { claimJobs, type ClaimedJobs } from "../jobs/job-claims.ts";
 import type { FleetGauges } from "./metrics/job-metrics.ts";
+import type { Preset } from "../core/price.ts";
 import { nothingUsed, sumOfUse, type RateLimitUse } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { Fleet, Peers, WorkDone } from "../ports/fleet.ts";
@@ -44,6 +45,7 @@ interface MemberDeps {
   readonly log: Log;
   readonly gauges: FleetGauges;
   readonly prices: Prices;
+  readonly preset: Preset;
 }
 
 /** Time for which proxies may have different prices without a warning, as in a rollout, in milliseconds. */
@@ -112,7 +114,7 @@ function standingOf(peers: Peers, prices: Prices): PeersStanding {
  * Returns a listener for heartbeats. It reloads the price files if a peer has new prices, and logs a lasting
  * difference.
  */
-function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () => PeersStanding): () => void {
+function followPrices({ clock, log, gauges, prices, preset }: MemberDeps, standing: () => PeersStanding): () => void {
   let known = new Set<string>();
   let difference: { readonly since: number; isLogged: boolean } | null = null;
   return () => {
@@ -130,7 +132,7 @@ function followPrices({ clock, log, gauges, prices }: MemberDeps, standing: () =
     difference ??= { since: clock.monotonic(), isLogged: false };
     if (difference.isLogged || clock.monotonic() - difference.since < differsQuietMs) return;
     difference.isLogged = true;
-    log.warn({ digest, others: otherCatalogues }, "other proxies on this ledger use different prices");
+    log.warn({ digest, preset, others: otherCatalogues }, "other proxies on this ledger use different prices");
   };
 }
 

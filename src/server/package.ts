@@ -1,8 +1,14 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import type { Preset } from "../core/price.ts";
 
 /** Folder of the shipped price files. It is the same in a checkout and in a package. */
 export const shippedPrices = new URL("../../pricing/", import.meta.url);
+
+/** Returns the price file of a preset; undefined for `piapi`, because the shipped files already state its prices. */
+export function presetFile(preset: Preset): URL | undefined {
+  return preset === "piapi" ? undefined : new URL(`presets/${preset}.yaml`, shippedPrices);
+}
 
 /** Returns the version of this release. */
 export function packageVersion(): string {

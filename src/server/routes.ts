@@ -1,5 +1,6 @@
 import { createAdminGate } from "../admin/admin-gate.ts";
 import type { Settings } from "../config/settings.ts";
+import type { Preset } from "../core/price.ts";
 import type { Task } from "../core/tasks.ts";
 import { dashboardRoutes, frontRoute } from "./http/dashboard/files.ts";
 import { BrowserSessions } from "./http/dashboard/signed-in.ts";
@@ -212,6 +213,7 @@ export function readinessCheck(
   { clock, catalogue }: Pick<ProcessParts, "clock" | "catalogue">,
   { ledger }: Pick<Store, "ledger">,
   { standing }: Pick<FleetMember, "standing">,
+  preset: Preset,
 ): ReadinessCheck {
   let accepting = true;
   return {
@@ -223,7 +225,7 @@ export function readinessCheck(
         ready: Object.values(checks).every(Boolean),
         checks,
         catalogue: prices.digest,
-        prices: newestReview(prices, clock.now()),
+        prices: { preset, ...newestReview(prices, clock.now()) },
         peers: standing(),
       };
     },

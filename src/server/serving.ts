@@ -135,7 +135,8 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const drift = differenceOfDay(store.figures);
   const figures = ledgerFigures(store, { calendar, byUserOrTag: settings.metrics.subjectsMax > 0, drift });
   metrics.showLedger(() => figures(clock.now()));
-  const fleet = owned.use(fleetMember({ fleet: store.fleet, clock, log, gauges: metrics.fleet, prices }));
+  const { preset } = settings.pricing;
+  const fleet = owned.use(fleetMember({ fleet: store.fleet, clock, log, gauges: metrics.fleet, prices, preset }));
   const baseUrl = address.origin + address.basePath;
   const gateway = owned.use(await openGateway(settings, { baseUrl, apiKey: apiKey.reveal(), clock }));
   const tokens = options.tokens ?? owned.use(createTokenCounter({ log }));
@@ -159,7 +160,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   const access = buildAccess(settings, store, parts, options.keysRemembered);
   const storedUser = await readStoredUsers(settings.access.users, store.sessions);
   const requests = buildRequestRoutes(settings, parts, { store, fleet, access, storedUser, seal, random: Math.random });
-  const readiness = readinessCheck(parts, store, fleet);
+  const readiness = readinessCheck(parts, store, fleet, preset);
   const own = ownRoutes(settings, parts, requests, {
     store,
     calendar,
@@ -170,6 +171,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
     process: {
       version,
       startedAt: clock.now(),
+      preset,
       gateway: () => watch.health(),
       ready: async () => (await readiness.read()).ready,
     },
@@ -194,6 +196,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   if (!fronting.ok) return failure(fronting.problem);
   const { front } = fronting;
   metrics.showWorkers(front.processMetrics ?? null);
+  log.info({ preset, digest: prices.current().digest }, "prices in force");
   const running = { ...store, sampler, alerts, recorder, recovered: recovery.recovered };
   const controlled = controls({ front, prices, work, tracing, readiness, access, requests }, owned.move());
   return { ok: true, serving: { ...running, ...controlled } };
@@ -240,7 +243,7 @@ async function openPrices(
   { clock, log, buildCatalogue, firstPrices }: ServingOptions,
   { priceReloads }: Metrics,
 ): Promise<PricesOpening> {
-  const folders = priceFolders(settings);
+  const folders = priceFolders(settings.pricing);
   return watchPrices({
     folders,
     clock,

@@ -31,8 +31,8 @@ import {
 
 /**
  * Returns the differences between the tables and the price files, as a new price file and as edits of the user's files.
- * All these files are valid together. A pure function. A process that imports into the same files repeatedly can pass a
- * caching `build`.
+ * All these files are valid together. A pure function. The last of at least two layers has the user's files. A process
+ * that imports into the same files repeatedly can pass a caching `build`.
  */
 export function importPrices(
   layers: readonly (readonly PriceText[])[],
@@ -57,7 +57,7 @@ export function importPrices(
   }
 
   const formats = [...new Set(read.tables.map(({ format }) => format))];
-  const name = freeName(`imported-${formats.join("-")}-${params.fromDate}`, layers[1] ?? []);
+  const name = freeName(`imported-${formats.join("-")}-${params.fromDate}`, layersOf(layers).own);
   const title = titleOf(read.tables, params.today);
   const valid = withoutFaults(layers, name, title, proposals);
   const { edited, paths } = editOwn(layers, name, title, valid.proposals);
@@ -207,6 +207,12 @@ function titleOf(tables: readonly FormattedTable[], today: string): string[] {
   ];
 }
 
+/** Splits layers into those of the package and the user's, which is the last of at least two. */
+function layersOf(layers: readonly (readonly PriceText[])[]) {
+  const last = Math.max(layers.length - 1, 1);
+  return { shipped: layers.slice(0, last), own: layers[last] ?? [] };
+}
+
 /**
  * Adds new entries to the user's files that state the same models. Returns the edited files, and the path for each
  * proposal that was added. The user must add the other proposals for these models by hand.
@@ -217,7 +223,7 @@ function editOwn(
   title: readonly string[],
   proposals: readonly Proposal[],
 ) {
-  const [shipped = [], own = []] = layers;
+  const { shipped, own } = layersOf(layers);
   const texts = new Map(own.map((file) => [file.name, file.text]));
   const paths = new Map<Proposal, string>();
   for (const proposal of proposals) {
@@ -226,7 +232,7 @@ function editOwn(
     const edited = text === undefined ? undefined : withEntries(text, proposal);
     if (path === undefined || edited === undefined || !readsAs(path, edited, proposal)) continue;
     const changed = new Map(texts).set(path, edited);
-    if (!buildCatalogue([shipped, [...changed].map(([file, whole]) => ({ name: file, text: whole }))]).ok) continue;
+    if (!buildCatalogue([...shipped, [...changed].map(([file, whole]) => ({ name: file, text: whole }))]).ok) continue;
     texts.set(path, edited);
     paths.set(proposal, path);
   }
@@ -239,7 +245,7 @@ function editOwn(
     proposals.filter((proposal) => !paths.has(proposal)),
   );
   const together = buildCatalogue([
-    shipped,
+    ...shipped,
     [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: newFile }],
   ]);
   return together.ok ? { edited, paths } : { edited: [], paths: new Map<Proposal, string>() };
@@ -261,12 +267,12 @@ function withoutFaults(
   title: readonly string[],
   proposals: readonly Proposal[],
 ) {
-  const [shipped = [], own = []] = layers;
+  const { shipped, own } = layersOf(layers);
   const leftOut: LeftOutModel[] = [];
   let left = proposals;
   for (;;) {
     const text = printProposals(title, left);
-    const built = buildCatalogue([shipped, [...own, { name, text }]]);
+    const built = buildCatalogue([...shipped, [...own, { name, text }]]);
     const faults = built.ok ? [] : built.faults.filter(({ file }) => file === name);
     if (faults.length === 0) return { proposals: left, leftOut };
     const lines = text.split("\n");

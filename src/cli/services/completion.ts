@@ -4,7 +4,7 @@ import { refusalCodes } from "../../core/refusals.ts";
 import { reportDimensions } from "../../ports/ledger.ts";
 import { loadPrices } from "../price-files.ts";
 import { optionFlag, usageOf, type CliCommand, type Topic } from "../command.ts";
-import { ledgerSettings, toolsFor, type LedgerTools, type Tools } from "../tools.ts";
+import { ledgerSettings, priceSettings, toolsFor, type LedgerTools, type Tools } from "../tools.ts";
 
 /** Topics of the program, by name. */
 type Topics = ReadonlyMap<string, Topic>;
@@ -251,12 +251,12 @@ async function readNames({ keys, teams, admins }: LedgerTools, kind: string): Pr
 async function modelNames(tools: Tools, given: Readonly<Record<string, string>>): Promise<string[]> {
   const located = locate(tools, given);
   if (!located.ok) return [];
-  const loading = await loadPrices(tools.prices, located.value.settings.pricing.folder);
+  const loading = await loadPrices(tools.prices, located.value.settings.pricing);
   return loading.ok ? loading.catalogue.list(tools.clock.now()).map(({ id }) => id) : [];
 }
 
 /** Returns tools for the ledger and the prices that the command line, the environment and the settings file name. */
 function locate(tools: Tools, given: Readonly<Record<string, string>>) {
-  const uses = [...ledgerSettings, "pricing"] as const;
+  const uses = [...ledgerSettings, ...priceSettings] as const;
   return toolsFor(tools, Object.fromEntries(uses.map((name) => [name, given[flagOf(name)]])), { uses });
 }

@@ -36,8 +36,8 @@ import { readStatedError } from "../../wire/stated-error.ts";
 import { workerCount } from "../../server/workers/settings.ts";
 import { examineFile, examinePermissions } from "./doctor-files.ts";
 import { examineServer } from "./doctor-server.ts";
-import { gatewaySettings, ledgerSettings, userSettings } from "../tools.ts";
-import { shippedPrices } from "../../server/package.ts";
+import { gatewaySettings, ledgerSettings, priceSettings, userSettings } from "../tools.ts";
+import { priceFolders } from "../../server/price-folders.ts";
 
 /** Longest wait for the program that listens on the port, in milliseconds. */
 const portAnswerMsMax = 2_000;
@@ -66,7 +66,7 @@ export async function examine(input: DoctorInput, clock: Clock, report: Report):
   await reportPart("settings", report, async () => examineSettings(input));
   await examinePart("gateway", gatewaySettings, examineGateway);
   await examinePart("database", userSettings, examineDatabase);
-  await examinePart("prices", ["pricing"], examinePrices);
+  await examinePart("prices", priceSettings, examinePrices);
   await reportPart("permissions", report, async () => examineFiles(input));
   await examinePart("alert webhook", ["alert_webhook", "alert_secret"], examineWebhook);
   await examinePart("public address", ["public_url", "gateway_url", "gateway_insecure"], async (settings) => [
@@ -266,8 +266,8 @@ async function examinePrices(settings: Settings, clock: Clock): Promise<Findings
     import("../../catalogue/load.ts"),
     import("../../core/fault.ts"),
   ]);
-  const loaded = await loadCatalogue({ shipped: shippedPrices, user: settings.pricing.folder ?? undefined });
-  if (loaded.ok) return judgePrices(loaded.catalogue, clock.now());
+  const loaded = await loadCatalogue(priceFolders(settings.pricing));
+  if (loaded.ok) return judgePrices(loaded.catalogue, settings.pricing.preset, clock.now());
   return loaded.faults.map((fault) =>
     failed("prices", formatFault(fault), "fix the file, then run farebox prices check"),
   );

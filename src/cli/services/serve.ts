@@ -3,6 +3,7 @@ import { shownDatabase } from "../../config/database.ts";
 import type { Settings } from "../../config/settings.ts";
 import { readFirstPrices } from "../../catalogue/watched-prices.ts";
 import { isLive } from "../../core/keys.ts";
+import type { Preset } from "../../core/price.ts";
 import { createLog } from "../../platform/log.ts";
 import { systemClock } from "../../platform/clock.ts";
 import { listenProblem } from "../../server/listen.ts";
@@ -12,6 +13,12 @@ import { priceFolders } from "../../server/price-folders.ts";
 import { growUnderLoad, tuneRuntime } from "../../server/runtime.ts";
 import type { Serving } from "../../server/serving.ts";
 import { firstSignal } from "../../server/signals.ts";
+
+/** Line that says what the preset charges, printed at each start. */
+const presetLines: Readonly<Record<Preset, string>> = {
+  piapi: "prices: preset piapi, the published shares of that gateway; FAREBOX_PRESET=official charges official prices",
+  official: "prices: preset official, the official prices",
+};
 
 /** Returns the next step for the user, depending on what the ledger still lacks. */
 async function nextStep({ access }: Settings, { keys, admins }: Serving, now: number): Promise<string> {
@@ -32,7 +39,7 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   process.on("SIGHUP", () => readPrices());
   tuneRuntime();
   // A thread may build the catalogue. Meanwhile, this thread loads the other modules of the proxy.
-  const firstPrices = await readFirstPrices(priceFolders(settings));
+  const firstPrices = await readFirstPrices(priceFolders(settings.pricing));
   const log = await createLog({ level: settings.logLevel, isTerminal: process.stderr.isTTY === true });
   const place = shownDatabase(settings.database);
   const clock = systemClock();
@@ -65,8 +72,13 @@ export async function serve(settings: Settings, io: Io): Promise<ExitCode> {
   readPrices = () => void serving.reloadPrices();
   const { url } = serving;
   const next = await nextStep(settings, serving, clock.now());
-  for (const line of [`farebox listening on ${url}`, `dashboard: ${url}/dashboard`, `next step: ${next}`])
-    printLine(io, line);
+  const lines = [
+    `farebox listening on ${url}`,
+    `dashboard: ${url}/dashboard`,
+    presetLines[settings.pricing.preset],
+    `next step: ${next}`,
+  ];
+  for (const line of lines) printLine(io, line);
   // Not awaited: a proxy serves even while its gateway does not answer.
   void serving.checkGatewayKey();
   const end = await Promise.race([

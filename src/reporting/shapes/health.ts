@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { alertTypes } from "../../core/alerts.ts";
+import { presets } from "../../core/price.ts";
 import { count, next, text, textOrNull, time, timeOrNull, usdOrNull, type Shape } from "./fields.ts";
 import { reconciliationSchema } from "./figures.ts";
 
@@ -73,6 +74,7 @@ export const healthSchema = z.strictObject({
     latest: z.array(alertSchema),
   }),
   prices: z.strictObject({
+    preset: z.enum(presets),
     digest: text,
     models: count,
     reviewed_on: textOrNull,

@@ -1,5 +1,6 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { type HeaderList, notForwarded, refuse, type Handler } from "../../ports/exchange.ts";
+import type { Preset } from "../../core/price.ts";
 import type { PriceReview } from "../../reporting/prices.ts";
 
 const json: HeaderList = [["content-type", "application/json"]];
@@ -16,8 +17,8 @@ export interface Readiness {
   readonly checks: Readonly<Record<string, boolean>>;
   /** Digest of the prices. Proxies with the same prices have the same digest. */
   readonly catalogue: string;
-  /** Newest review of the prices. An old review does not make the proxy unready. */
-  readonly prices: PriceReview;
+  /** Preset and newest review of the prices. An old review does not make the proxy unready. */
+  readonly prices: PriceReview & { readonly preset: Preset };
   /**
    * Number of other live proxies on the ledger, and the digests of their prices that differ from this proxy's prices.
    * Null if the ledger cannot be shared.

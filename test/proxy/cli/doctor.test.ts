@@ -515,5 +515,5 @@ it("doctor judges the clock, workers, write-ahead log, disk, holds and prices at
     histories: () => [],
     digest: "",
   };
-  expect(judgePrices(none, now).status).toBe("warning");
+  expect(judgePrices(none, "piapi", now).status).toBe("warning");
 });

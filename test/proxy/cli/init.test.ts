@@ -41,7 +41,7 @@ it("init sets up a proxy from flags and the environment", async () => {
     base_url: string;
     key: { name: string; key: string };
     admin: { name: string; role: string; token: string };
-  }>("init", ...flags(), "--key", "alice", "--budget", "2.50", "--admin", "carol");
+  }>("init", ...flags(), "--preset", "official", "--key", "alice", "--budget", "2.50", "--admin", "carol");
   expect(made).toMatchObject({
     file,
     key: { name: "alice", key: expect.stringMatching(/^sk-fb-/) },
@@ -54,6 +54,7 @@ it("init sets up a proxy from flags and the environment", async () => {
     gateway_api_key: sandbox.apiKey,
     port: "0",
     database: h.database,
+    preset: "official",
   });
   // Later commands need only this file.
   h.env = { FAREBOX_CONFIG: file };

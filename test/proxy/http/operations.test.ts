@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { presets } from "../../../src/core/price.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { priceFolder } from "../../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../../support/running-proxy.ts";
 import { fetchRaw, expectRefusal, head } from "../../support/raw-client.ts";
@@ -20,10 +22,32 @@ describe("the health endpoints", () => {
       status: "ready",
       checks: { accepting: true, ledger: true, prices: true },
       catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/),
-      prices: { reviewed_on: "2026-11-22", age_days: expect.any(Number), review_due: expect.any(Boolean) },
+      prices: {
+        preset: "piapi",
+        reviewed_on: "2026-11-22",
+        age_days: expect.any(Number),
+        review_due: expect.any(Boolean),
+      },
     });
   });
 });
+
+it.each(presets)(
+  "the preset %s is in the log at the start, in /readyz and in the health of the admin API",
+  async (preset) => {
+    const log = captureLog();
+    await using proxy = await startProxy({
+      env: { FAREBOX_PRESET: preset, FAREBOX_ADMIN_TOKEN: "preset-admin-token" },
+      log,
+    });
+    const ready = JSON.parse((await get(proxy, "/readyz")).body);
+    expect(ready.prices.preset).toBe(preset);
+    const [line] = await log.logged("prices in force");
+    expect(line).toMatchObject({ level: "info", fields: { preset, digest: ready.catalogue } });
+    const health = await get(proxy, "/admin/v1/health", "Authorization: Bearer preset-admin-token");
+    expect(JSON.parse(health.body).prices).toMatchObject({ preset, digest: ready.catalogue });
+  },
+);
 
 describe("/metrics", () => {
   it("without a token is served only on this machine, not through a forwarder", async () => {

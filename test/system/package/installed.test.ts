@@ -53,7 +53,7 @@ describe("the tarball", () => {
     const source = globSync("**/*.*", { cwd: join(copy, "src"), exclude: ["**/*.ts", "dashboard/tsconfig.json"] }).map(
       (path) => `dist/${path}`,
     );
-    const prices = globSync("*", { cwd: join(copy, "pricing") }).map((path) => `pricing/${path}`);
+    const prices = globSync("**/*.*", { cwd: join(copy, "pricing") }).map((path) => `pricing/${path}`);
     const grafana = [
       ...globSync("{dashboards,exact}/**/*.*", { cwd: join(copy, "grafana") }),
       "prometheus/rules.yml",
@@ -214,12 +214,15 @@ describe("the installed package", () => {
 
   it("contains its prices and their prebuilt catalogue", async () => {
     expect(await command("prices", "list")).toContain("gpt-4o-mini");
-    const read = await readPriceTexts({ shipped: installed("pricing") });
-    const stored = prebuiltCatalogue(
-      read.ok ? read.layers : [],
-      pathToFileURL(installed("dist/catalogue/shipped.bin")),
-    );
-    expect(stored?.named("gpt-4o-mini", Date.now())?.id).toBe("gpt-4o-mini");
+    const official = pathToFileURL(installed("pricing/presets/official.yaml"));
+    for (const preset of [undefined, official]) {
+      const read = await readPriceTexts({ shipped: installed("pricing"), preset });
+      const stored = prebuiltCatalogue(
+        read.ok ? read.layers : [],
+        pathToFileURL(installed("dist/catalogue/shipped.bin")),
+      );
+      expect(stored?.named("gpt-4o-mini", Date.now())?.id).toBe("gpt-4o-mini");
+    }
   });
 
   it("reports the position of an error in a price file", async () => {

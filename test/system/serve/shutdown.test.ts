@@ -181,7 +181,7 @@ describe.concurrent("SIGTERM", () => {
       code: 0,
       signal: null,
       stdout: expect.stringMatching(
-        /^farebox listening on \S+\ndashboard: \S+\/dashboard\nnext step: create a token .*\n$/,
+        /^farebox listening on \S+\ndashboard: \S+\/dashboard\nprices: preset piapi, .*\nnext step: create a token .*\n$/,
       ),
     });
     expect(rowsOf(database)).toEqual(

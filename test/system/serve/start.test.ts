@@ -158,8 +158,10 @@ it("serve with port 0 picks a free port, and logs where it creates the ledger", 
   await first?.printed(new RegExp(`created the ledger at ${paths[0]}\n`));
   await first?.printed(/^next step: .*$/m);
   const next = "create a key for requests with farebox keys create NAME";
+  const prices =
+    "prices: preset piapi, the published shares of that gateway; FAREBOX_PRESET=official charges official prices";
   expect(first?.stdout).toBe(
-    `farebox listening on ${first?.url}\ndashboard: ${first?.url}/dashboard\nnext step: ${next}\n`,
+    `farebox listening on ${first?.url}\ndashboard: ${first?.url}/dashboard\n${prices}\nnext step: ${next}\n`,
   );
   expect((await fetch(`${first?.url}/readyz`)).status).toBe(200);
 });

@@ -1,6 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { formatFault } from "../../../src/core/fault.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
@@ -174,6 +175,31 @@ describe("loadCatalogue", () => {
       );
       expect(rest).toEqual([]);
     }
+  });
+
+  it("reads a preset's file between the shipped files and the user's", async () => {
+    const preset = pathToFileURL(join(folder, "preset", "one.yaml"));
+    await mkdir(join(folder, "preset", "own"), { recursive: true });
+    await writeFile(preset, `${oneModel}  \n`.replace("big:", "gpt-4o:"));
+    expect(expectCatalogue(await loadCatalogue({ shipped: pricing, preset })).find("gpt-4o", today)?.provider).toBe(
+      "example",
+    );
+    await writeFile(join(folder, "preset", "own", "mine.yaml"), expensive.replace("big:", "gpt-4o:"));
+    const all = { shipped: pricing, preset, user: join(folder, "preset", "own") };
+    expect(expectCatalogue(await loadCatalogue(all)).find("gpt-4o", today)?.provider).toBe("mine");
+  });
+
+  it("names the file of a preset as seen from the folder above the shipped ones", async () => {
+    await mkdir(join(folder, "shipped", "presets"), { recursive: true });
+    const preset = pathToFileURL(join(folder, "shipped", "presets", "one.yaml"));
+    await writeFile(preset, "groups: 1\n");
+    const load = async (from: URL) => faultsOf(await loadCatalogue({ shipped: join(folder, "shipped"), preset: from }));
+    expect(await load(preset)).toEqual([
+      'shipped/presets/one.yaml:1:9: "groups": write a block with one entry for each name',
+    ]);
+    expect(await load(new URL("two.yaml", preset))).toEqual([
+      expect.stringMatching(/^shipped\/presets\/two\.yaml:1:1: cannot be read: it does not exist/),
+    ]);
   });
 
   it("names shipped files by the last part of their folder", async () => {

@@ -3,19 +3,29 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, it } from "vitest";
-import { buildCatalogue } from "../../../src/catalogue/build.ts";
 import { readPriceTexts } from "../../../src/catalogue/load.ts";
 import { prebuiltCatalogue, prebuiltContent } from "../../../src/catalogue/prebuilt.ts";
 import { shippedPrices } from "../../../src/server/package.ts";
+import { buildOnce } from "../../support/built-catalogues.ts";
 
-/** Returns the shipped texts, their catalogue, and a file in the format of the package's build. */
+/** Layer of a preset that changes one share. */
+const preset = [{ name: "preset.yaml", text: 'groups: { large-general: { fraction: "1" } }\n' }];
+
+/** Returns the shipped texts, their catalogues without and with a preset, and a file in the format of the package's build. */
 async function prebuilt(folder: string) {
   const read = await readPriceTexts({ shipped: shippedPrices });
-  const built = read.ok ? buildCatalogue(read.layers) : read;
-  if (!read.ok || !built.ok) throw new Error("the shipped prices have faults");
+  const [built, withPreset] = read.ok ? [buildOnce(read.layers), buildOnce([...read.layers, preset])] : [read, read];
+  if (!read.ok || !built.ok || !withPreset.ok) throw new Error("the shipped prices have faults");
   const file = pathToFileURL(join(folder, "shipped.bin"));
-  writeFileSync(file, prebuiltContent(read.layers, built.catalogue));
-  return { shipped: read.layers[0] ?? [], catalogue: built.catalogue, file };
+  const { layers } = read;
+  writeFileSync(
+    file,
+    prebuiltContent([
+      [layers, built.catalogue],
+      [[...layers, preset], withPreset.catalogue],
+    ]),
+  );
+  return { shipped: layers[0] ?? [], catalogue: built.catalogue, withPreset: withPreset.catalogue, file };
 }
 
 it("a stored catalogue equals one built from the same texts", async () => {
@@ -24,6 +34,15 @@ it("a stored catalogue equals one built from the same texts", async () => {
   expect(prebuiltCatalogue([shipped], file)?.data).toEqual(catalogue.data);
   expect(prebuiltCatalogue([shipped, []], file)?.digest).toBe(catalogue.digest);
   expect(catalogue.data.entries.length).toBeGreaterThan(100);
+});
+
+it("each preset has its own stored catalogue", async () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), "farebox-"));
+  const { shipped, catalogue, withPreset, file } = await prebuilt(folder.path);
+  expect(prebuiltCatalogue([shipped, preset], file)?.data).toEqual(withPreset.data);
+  expect(prebuiltCatalogue([shipped, preset, []], file)?.digest).toBe(withPreset.digest);
+  expect(prebuiltCatalogue([shipped], file)?.digest).toBe(catalogue.digest);
+  expect(withPreset.digest).not.toBe(catalogue.digest);
 });
 
 it("a stored catalogue is not used for other texts", async () => {

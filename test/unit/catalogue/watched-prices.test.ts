@@ -1,5 +1,6 @@
 import { mkdir, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { describe, expect, it } from "vitest";
 import { watchPrices, type Reload, type WatchedPrices } from "../../../src/catalogue/watched-prices.ts";
 import { manualClock, type ManualClock } from "../../support/manual-clock.ts";
@@ -24,7 +25,9 @@ const expensive = oneModelFile("mine", [{ from: "2026-01-01", input: "2", output
 /** Small, because each change checks the shipped files as well. */
 const oneModelShipped = new URL("../../support/prices/", import.meta.url);
 
-async function watched(options: { clock?: ManualClock; quietMs?: number; shipped?: URL } = {}): Promise<Watched> {
+async function watched(
+  options: { clock?: ManualClock; quietMs?: number; shipped?: URL; preset?: URL } = {},
+): Promise<Watched> {
   await using owned = new AsyncDisposableStack();
   const { path } = owned.use(await temporaryFolder());
   const folder = join(path, "prices");
@@ -33,7 +36,7 @@ async function watched(options: { clock?: ManualClock; quietMs?: number; shipped
   const reloads: Reload[] = [];
   let check = () => {};
   const opened = await watchPrices({
-    folders: { shipped: options.shipped ?? oneModelShipped, user: folder },
+    folders: { shipped: options.shipped ?? oneModelShipped, preset: options.preset, user: folder },
     clock: options.clock ?? systemClock(),
     quietMs: options.quietMs ?? 20,
     pollMs: 60_000,
@@ -189,4 +192,19 @@ it("prices built in another thread equal those built in this one", async () => {
       expect(here.prices.current().find(name, Date.now())).toEqual(before.find(name, Date.now()));
     }
   }
+});
+
+it("a preset stays in force when the user's files change, and only a reload reads its file again", async () => {
+  await using temporary = await temporaryFolder();
+  const preset = pathToFileURL(join(temporary.path, "preset.yaml"));
+  const stated = (input: string) => oneModelFile("of-the-preset", [{ from: "2026-01-01", input, output: "9" }]);
+  await writeFile(preset, stated("5"));
+  await using here = await watched({ preset });
+  expect([here.rate(), here.rate("of-the-preset")]).toEqual([1_000_000n, 5_000_000n]);
+  await writeFile(preset, stated("6"));
+  await replaceFile(here.folder, "mine.yaml", expensive);
+  await here.until(() => here.rate() === 2_000_000n);
+  expect(here.rate("of-the-preset")).toBe(5_000_000n);
+  await here.prices.reload();
+  expect([here.rate(), here.rate("of-the-preset")]).toEqual([2_000_000n, 6_000_000n]);
 });

@@ -18,7 +18,7 @@ const otherFields = { group: "official", tokenizer: "o200k_base", context_tokens
 async function priceFaults(text: string): Promise<readonly string[]> {
   using folder = tempFolder();
   writeFileSync(join(folder.path, "page.yaml"), text);
-  const loading = await loadPrices({ shipped: pricing, build: buildOnce }, folder.path);
+  const loading = await loadPrices({ shipped: pricing, build: buildOnce }, { preset: "piapi", folder: folder.path });
   return loading.ok ? [] : loading.faults;
 }
 

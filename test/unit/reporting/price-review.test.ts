@@ -46,9 +46,9 @@ it.each([
     age_days: age,
     review_due: due,
   });
-  expect(judgePrices(catalogueOf(reviewed), day(today))).toMatchObject({
+  expect(judgePrices(catalogueOf(reviewed), "official", day(today))).toMatchObject({
     status: due ? "warning" : "ok",
-    message: `1 models, last reviewed on 2026-11-22, ${age} days ago`,
+    message: `1 models, preset official, last reviewed on 2026-11-22, ${age} days ago`,
   });
 });
 

@@ -34,7 +34,7 @@ function proxy(fleet: TestFleet, clock = manualClock()) {
     info: (_fields: object, text: string) => void lines.push(text),
     warn: (_fields: object, text: string) => void lines.push(text),
   };
-  const member = fleetMember({ fleet: connection, clock, log, gauges, prices });
+  const member = fleetMember({ fleet: connection, clock, log, gauges, prices, preset: "piapi" });
   const received: string[] = [];
   for (const work of ["posted", "queued", "tasks"] as const) member.on(work, () => void received.push(work));
   member.join(() => ({}));

@@ -1,4 +1,5 @@
 import { formatUsdOrNull } from "../../../core/money.ts";
+import type { Preset } from "../../../core/price.ts";
 import { everyKey } from "../../../core/slices.ts";
 import { dayMs, isoTime, isoTimeOrNull, minuteMs } from "../../../core/time.ts";
 import type { AccountSamples, KeyStore } from "../../../ports/stores.ts";
@@ -26,6 +27,7 @@ const alertsMax = 20;
 export interface ProcessHealth {
   readonly version: string;
   readonly startedAt: number;
+  readonly preset: Preset;
   ready(): Promise<boolean>;
   gateway(): GatewayHealth;
 }
@@ -97,7 +99,12 @@ async function runHealth(
     })),
     gateway: gatewayJson(process.gateway()),
     alerts: { day: alerts.alerts.filter(({ time }) => Date.parse(time) >= now - dayMs).length, latest: alerts.alerts },
-    prices: { digest: prices.digest, models: prices.list(now).length, ...newestReview(prices, now) },
+    prices: {
+      preset: process.preset,
+      digest: prices.digest,
+      models: prices.list(now).length,
+      ...newestReview(prices, now),
+    },
   };
 }
 
