@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { buildCatalogue } from "../../../src/catalogue/build.ts";
+import { buildCatalogue, type PriceText } from "../../../src/catalogue/build.ts";
 import { importPrices } from "../../../src/catalogue/import/import.ts";
 
 const today = "2026-11-22";
@@ -26,9 +26,9 @@ models:
     prices:
 ${prices}${after}`;
 
-function imported(text: string, fromDate = today) {
+function imported(text: string, fromDate = today, base: readonly (readonly PriceText[])[] = [[]]) {
   const own = [{ name: "mine/own.yaml", text }];
-  const result = importPrices([[], own], {
+  const result = importPrices([...base, own], {
     tables: [table],
     from: null,
     fromDate,
@@ -83,6 +83,16 @@ describe("imported entries of a model in the user's own file", () => {
       proposed: [{ model: "model-a", added_to: "mine/own.yaml", by_hand: null }],
     });
     expect(buildCatalogue([[], [{ name: "mine/own.yaml", text: after }]])).toMatchObject({ ok: true });
+  });
+
+  it("are the same with a layer of a preset below the user's files, which is never edited", () => {
+    const preset = [{ name: "pricing/presets/one.yaml", text: file(first) }];
+    const layers = [[], preset];
+    expect(imported(file(first), today, layers)).toEqual(imported(file(first)));
+    // Without a file of the user, the price goes into a new file.
+    const result = imported("", today, layers);
+    expect(result).toMatchObject({ edited: [], name: "imported-genai-prices-2026-11-22.yaml" });
+    expect(result.yaml).toContain('official: { input: "3.00", output: "8.00" }');
   });
 
   it.each([

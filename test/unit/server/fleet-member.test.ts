@@ -8,6 +8,7 @@ import { manualClock } from "../../support/manual-clock.ts";
 function proxy(fleet: TestFleet, clock = manualClock()) {
   const connection = fleet.join();
   const lines: string[] = [];
+  const warned: object[] = [];
   const prices = {
     inForce: "2026-01",
     current: () => ({ digest: prices.inForce }),
@@ -32,13 +33,16 @@ function proxy(fleet: TestFleet, clock = manualClock()) {
   const log = {
     ...silentLog,
     info: (_fields: object, text: string) => void lines.push(text),
-    warn: (_fields: object, text: string) => void lines.push(text),
+    warn: (fields: object, text: string) => {
+      lines.push(text);
+      warned.push(fields);
+    },
   };
   const member = fleetMember({ fleet: connection, clock, log, gauges, prices, preset: "piapi" });
   const received: string[] = [];
   for (const work of ["posted", "queued", "tasks"] as const) member.on(work, () => void received.push(work));
   member.join(() => ({}));
-  return { clock, connection, prices, gauges, lines, member, received };
+  return { clock, connection, prices, gauges, lines, warned, member, received };
 }
 
 it("reads its price files once as soon as another proxy has other prices", () => {
@@ -72,6 +76,7 @@ it("reports that its prices differ in readiness and metrics at once, and in the 
   fleet.beat();
   fleet.beat();
   expect(two.lines).toEqual(["other proxies on this ledger use different prices"]);
+  expect(two.warned).toEqual([{ digest: "2026-01", preset: "piapi", others: ["2026-02"] }]);
   two.prices.inForce = "2026-02";
   fleet.beat();
   expect(two.gauges.differs).toBe(false);
