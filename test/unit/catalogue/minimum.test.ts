@@ -27,6 +27,41 @@ interface Place {
 
 const places: readonly Place[] = [
   { where: "price", layers: (of, minimum) => [shipped(of, minimum)], tokensOfFlat: "fault" },
+  {
+    where: "change",
+    layers: (of, minimum) => [
+      shipped(of),
+      {
+        "mine.yaml": `models: { example: { change: { from: 2026-01-01, source: "our contract", minimum: ${minimum} } } }\n`,
+      },
+    ],
+    tokensOfFlat: "ignored",
+  },
+  {
+    where: "change by pattern",
+    layers: (of, minimum) => [
+      shipped(of),
+      {
+        "mine.yaml": `models: { "exam*": { change: { from: 2026-01-01, source: "our contract", minimum: ${minimum} } } }\n`,
+      },
+    ],
+    tokensOfFlat: "ignored",
+  },
+  {
+    where: "group",
+    layers: (of, minimum) => [shipped(of), { "mine.yaml": `groups: { half: { minimum: ${minimum} } }\n` }],
+    tokensOfFlat: "ignored",
+  },
+  {
+    where: "gateway",
+    layers: (of, minimum) => [shipped(of), { "mine.yaml": `gateway: { minimum: ${minimum} }\n` }],
+    tokensOfFlat: "ignored",
+  },
+  {
+    where: "preset's gateway",
+    layers: (of, minimum) => [shipped(of), { "preset.yaml": `gateway: { minimum: ${minimum} }\n` }, {}],
+    tokensOfFlat: "ignored",
+  },
 ];
 
 /** Returns the shipped file: a model in a group of half the official price, with its own rates for each class. */
