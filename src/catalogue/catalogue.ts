@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import { bareName, baseName, fold } from "../core/model-names.ts";
 import { anyTaskType } from "../core/price.ts";
 import { matchRoute, type TaskRoute } from "../core/task-routes.ts";
 import type { TaskTimeLimits } from "../core/tasks.ts";
@@ -25,23 +26,53 @@ export interface CatalogueData {
 }
 
 /**
- * Largest number of cached names of dated or numbered models. The cache needs a limit because clients choose the names.
+ * Largest number of cached spellings. The cache needs a limit because clients choose the names. Texts that name no model
+ * are not cached, so they cannot displace names.
  */
-const revisionsMax = 1000;
+const spellingsMax = 1000;
+
+/** Length of the longest text that may name a model. */
+const textLengthMax = 256;
+
+/** A name in the price files, with its model. */
+interface StatedName {
+  readonly name: string;
+  readonly entry: ModelHistory;
+}
 
 export function catalogueOf(data: CatalogueData): LoadedCatalogue {
   const { entries, byName, fallback, taskUnits, taskTimeLimits, routes, digest } = data;
-  const revisions = new LRUCache<string, ModelHistory>({ max: revisionsMax });
+  const byFolded = foldedNames(byName);
+  const spellings = new LRUCache<string, StatedName>({ max: spellingsMax });
 
-  const revisionOf = (name: string): ModelHistory | undefined => {
-    const base = baseName(name);
-    const entry = base === undefined ? undefined : byName.get(base);
-    if (entry !== undefined) revisions.set(name, entry);
-    return entry;
+  const exactly = (name: string): StatedName | undefined => {
+    const entry = byName.get(name);
+    return entry && { name, entry };
   };
 
-  const named = (model: string): ModelHistory | undefined =>
-    byName.get(model) ?? revisions.get(model) ?? revisionOf(model);
+  /** Finds the stated name that a text spells otherwise. The first form that any name has decides. */
+  const spelled = (text: string): StatedName | undefined => {
+    if (text.length > textLengthMax) return undefined;
+    const base = baseName(text);
+    const dated = base === undefined ? undefined : exactly(base);
+    if (dated !== undefined) return dated;
+    const whole = fold(text);
+    for (const name of [whole, baseName(whole), bareName(whole), baseName(bareName(whole))]) {
+      const found = name === undefined ? undefined : byFolded.get(name);
+      if (found !== undefined) return found === "ambiguous" ? undefined : found;
+    }
+    return undefined;
+  };
+
+  const otherwise = (text: string): StatedName | undefined => {
+    const cached = spellings.get(text);
+    if (cached !== undefined) return cached;
+    const found = spelled(text);
+    if (found !== undefined) spellings.set(text, found);
+    return found;
+  };
+
+  const named = (text: string): ModelHistory | undefined => byName.get(text) ?? otherwise(text)?.entry;
 
   return {
     digest,
@@ -56,6 +87,7 @@ export function catalogueOf(data: CatalogueData): LoadedCatalogue {
       const entry = named(text);
       return entry && modelAt(entry, at);
     },
+    statedName: (text) => (byName.has(text) ? text : otherwise(text)?.name),
     findTask(model, taskType, at) {
       const entry = named(model);
       return entry && taskAt(entry, taskType, at);
@@ -64,6 +96,21 @@ export function catalogueOf(data: CatalogueData): LoadedCatalogue {
     list: (at) => entries.map((entry) => modelAt(entry, at)),
     histories: () => (fallback === null ? entries : [...entries, fallback]),
   };
+}
+
+/**
+ * Returns the stated names by their folded form. A form that fits names of several models is ambiguous. Names keep their
+ * providers, because the same model may have another price at another provider.
+ */
+function foldedNames(byName: ReadonlyMap<string, ModelHistory>): ReadonlyMap<string, StatedName | "ambiguous"> {
+  const byFolded = new Map<string, StatedName | "ambiguous">();
+  for (const [name, entry] of byName) {
+    const folded = fold(name);
+    const other = byFolded.get(folded);
+    if (other === undefined) byFolded.set(folded, { name, entry });
+    else if (other !== "ambiguous" && other.entry !== entry) byFolded.set(folded, "ambiguous");
+  }
+  return byFolded;
 }
 
 /**
@@ -92,30 +139,4 @@ function taskAt(entry: ModelHistory, taskType: string | null, at: number): Catal
     entry.tasks?.find((task) => task.taskType === anyTaskType);
   const span = history?.spans.findLast(({ start }) => start <= at);
   return { id, group, billsServerErrors, price: span?.price ?? null, quantity: span?.quantity ?? oneUnit };
-}
-
-/**
- * Matches a name with the suffix of a dated or numbered snapshot: `-2024-11-20`, `-20260101`, `@20260101`, `-0613`,
- * `-001` or `-latest`. Does not match words such as `-mini` or `-audio-preview`, which name a different model.
- */
-const revision = /^(.+?)(?:-(\d{4})-(\d{2})-(\d{2})|[-@](\d{4})(\d{2})(\d{2})|-(\d{2})(\d{2})|-0\d{2}|[-@]latest)$/;
-
-const nameLengthMax = 128;
-
-/**
- * Returns the name without its date or revision; undefined for a name without such a suffix. Removes at most one
- * suffix.
- */
-export function baseName(name: string): string | undefined {
-  if (name.length > nameLengthMax) return undefined;
-  const match = revision.exec(name);
-  if (match === null) return undefined;
-  const [, base, isoYear, isoMonth, isoDay, year, month, day, shortMonth, shortDay] = match;
-  const datedYear = isoYear ?? year;
-  if (datedYear !== undefined && (datedYear < "2020" || datedYear > "2099")) return undefined;
-  const datedMonth = isoMonth ?? month ?? shortMonth;
-  const datedDay = isoDay ?? day ?? shortDay;
-  if (datedMonth !== undefined && (datedMonth < "01" || datedMonth > "12")) return undefined;
-  if (datedDay !== undefined && (datedDay < "01" || datedDay > "31")) return undefined;
-  return base;
 }

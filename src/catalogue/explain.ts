@@ -9,6 +9,7 @@ import type {
 import { ceilingPrice } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
 import { editDistance, nearest } from "../core/fault.ts";
+import { baseName } from "../core/model-names.ts";
 import type { ModelOrigin, Origins } from "./build.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
@@ -84,7 +85,9 @@ const namesMax = 5;
 function foundBy(name: string, id: string, aliases: readonly string[]): PriceExplanation["foundBy"] {
   if (id === ceilingPrice) return "default";
   if (name === id) return "id";
-  return aliases.includes(name) ? "alias" : "revision";
+  const isStated = (text = "") => text === id || aliases.includes(text);
+  if (isStated(name)) return "alias";
+  return isStated(baseName(name)) ? "revision" : "spelling";
 }
 
 function entriesOf({ model, block }: ModelOrigin): PriceEntry[] {

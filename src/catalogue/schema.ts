@@ -342,7 +342,7 @@ const traits = {
 };
 
 /** Pattern for model names as clients send them. */
-const modelName = /^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$/;
+const modelName = /^[\p{L}\p{N}][\p{L}\p{M}\p{N}._:@/-]{0,127}$/u;
 const modelNameWords = "a model name of letters, digits and . _ : @ / -, at most 128 characters";
 /** Pattern for names of groups and providers, which become metric labels. */
 const label = /^[a-z0-9][a-z0-9._-]{0,62}$/;
@@ -365,7 +365,7 @@ const modelFields = {
 };
 
 /** Pattern for keys of `models`: names, and patterns that change models. */
-const modelKey = /^[A-Za-z0-9*][A-Za-z0-9._:@/*-]{0,127}$/;
+const modelKey = /^[\p{L}\p{N}*][\p{L}\p{M}\p{N}._:@/*-]{0,127}$/u;
 
 const alias = z.string({ error: modelNameWords }).regex(modelName, { error: modelNameWords });
 const provider = z.string({ error: labelWords }).regex(label, { error: labelWords }).optional();

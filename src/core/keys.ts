@@ -107,8 +107,8 @@ function changedValues(values: Values, change: ValuesChange = {}): Values {
 /** Pattern for the names of keys, teams and admins. */
 export const namePattern = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
-/** Form of one wildcard pattern for models. */
-export const modelPattern = /^[\x21-\x2b\x2d-\x7e]{1,200}$/;
+/** Form of one wildcard pattern for models: characters of any script, but no spaces, commas or invisible characters. */
+export const modelPattern = /^[^\p{C}\p{Z},]{1,200}$/u;
 
 /** States of a key. A suspended key that has expired counts as expired. */
 export const keyStates = ["live", "suspended", "expired", "revoked"] as const;

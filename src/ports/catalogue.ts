@@ -95,15 +95,18 @@ export interface TaskSpan {
 /** Reviewed prices. Lookups are synchronous and fast because every request needs them. */
 export interface Catalogue {
   /**
-   * Finds a model by id or alias, with its price in force at the instant. Returns the model `default` for an unknown
+   * Finds a model as `named` does, with its price in force at the instant. Returns the model `default` for an unknown
    * name; undefined if the files state no price for unknown models.
    */
   find(model: string, at: number): CatalogueModel | undefined;
   /**
-   * Finds a model by id or alias; undefined if unknown. Never returns the model `default`, because the text may not be
-   * the name of a model.
+   * Finds a model by id or alias. If there is no such name, ignores letter case, a provider before the name, and a dated
+   * or numbered suffix, if exactly one model then fits. Returns undefined for an unknown name. Never returns the model
+   * `default`, because the text may not be the name of a model.
    */
   named(text: string, at: number): CatalogueModel | undefined;
+  /** Returns the id or alias by which `named` finds a text, as the price files write it; undefined if unknown. */
+  statedName(text: string): string | undefined;
   /**
    * Returns the model's tasks of a type with their price in force at the instant; undefined if the model is unknown.
    */
@@ -145,7 +148,7 @@ export interface FileLocation {
 /** Origin of a model's price, for display. Requests do not use it. */
 export interface PriceExplanation {
   /** `revision`: the name without its date or number is an id or alias. `default`: no file contains the name. */
-  readonly foundBy: "id" | "alias" | "revision" | "default";
+  readonly foundBy: "id" | "alias" | "revision" | "spelling" | "default";
   /** The model, with its price in force at the instant. */
   readonly model: CatalogueModel;
   readonly aliases: readonly string[];

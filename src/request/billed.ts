@@ -1,4 +1,5 @@
 import { costUnder } from "../core/cost.ts";
+import { bareName, fold } from "../core/model-names.ts";
 import { formatUsd, noMoney, type PicoUsd } from "../core/money.ts";
 import { noDoubts, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
@@ -6,7 +7,6 @@ import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.t
 import type { PendingCharge } from "./hold.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
 import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
-import type { CatalogueModel } from "../ports/catalogue.ts";
 import { usageFor, type Billed } from "./meter.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
@@ -87,46 +87,34 @@ const asAsked: Served = { isOther: false, price: null };
 function answeredBy(quote: Quote, name: string | null): string | undefined {
   if (name === null) return undefined;
   const served = servedBy(quote, name);
-  const id = quote.model === undefined || served.isOther ? (knownModel(quote, name)?.id ?? name) : quote.model.id;
+  const id =
+    quote.model === undefined || served.isOther ? (quote.catalogue.named(name, quote.at)?.id ?? name) : quote.model.id;
   return quote.modelIds.includes(id) ? id : undefined;
-}
-
-/** Returns the model with the name that an answer states; undefined if no price file names it. */
-function knownModel({ catalogue, at }: Quote, name: string): CatalogueModel | undefined {
-  // Only named models count, because the ceiling price does not show what an unknown model costs.
-  const bare = bareName(name);
-  return catalogue.named(name, at) ?? catalogue.named(bare, at) ?? catalogue.named(bare.toLowerCase(), at);
-}
-
-/** Returns a name without its provider, which some gateways write before it. */
-function bareName(name: string): string {
-  return name.slice(name.lastIndexOf("/") + 1);
 }
 
 /** Compares the model that answered with the requested model, by the prices in force at the admission. */
 function servedBy(quote: Quote, name: string | null): Served {
   const { request, model, at, catalogue } = quote;
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
-  const bare = bareName(name);
-  const found = knownModel(quote, name);
-  if (
-    model.servedAs.some(
-      (each) => each === name || each === bare || (found !== undefined && catalogue.named(each, at)?.id === found.id),
-    )
-  )
+  // Only named models count, because the ceiling price does not show what an unknown model costs.
+  const found = catalogue.named(name, at);
+  if (model.servedAs.some((each) => isServedAs(each, name) || (found && catalogue.named(each, at)?.id === found.id)))
     return asAsked;
-  if (found === undefined) return isRevision(bare, request.model) ? asAsked : { isOther: true, price: null };
+  if (found === undefined) return isRevision(name, request.model) ? asAsked : { isOther: true, price: null };
   if (found.id === model.id) return asAsked;
   return { isOther: true, price: found.unit === model.unit ? (pricedFor(request, found)?.price ?? null) : null };
 }
 
-/** Returns true if `name` is the requested name, alone or followed by a date or a revision. */
+/** Returns true if `name` spells the stated name, alone or with a provider. */
+function isServedAs(stated: string, name: string): boolean {
+  const [one, other] = [fold(stated), fold(name)];
+  return one === other || one === bareName(other);
+}
+
+/** Returns true if `name` is the requested name, alone or followed by a date or a revision. Ignores providers. */
 function isRevision(name: string, asked: string): boolean {
-  const bare = bareName(asked);
-  return (
-    name.toLowerCase().startsWith(bare.toLowerCase()) &&
-    /^(?:[-@](?:[\d-]+|latest))?$/.test(name.slice(bare.length).toLowerCase())
-  );
+  const [bare, requested] = [bareName(fold(name)), bareName(fold(asked))];
+  return bare.startsWith(requested) && /^(?:[-@](?:[\d-]+|latest))?$/.test(bare.slice(requested.length));
 }
 
 /**

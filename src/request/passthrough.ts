@@ -28,7 +28,7 @@ export function mayBeForwarded(_method: string, path: string): boolean {
  */
 export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
   const pass = meteredRequest(steps, passthrough);
-  const isModel = (name: string): boolean => catalogue().findTask(name, null, steps.clock.now()) !== undefined;
+  const isModel = (name: string): boolean => catalogue().statedName(name) !== undefined;
   return withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
     const isCapped = outputCapOf(who, steps.outputCap) !== null;
     const refusal = isCapped || hasModelList(who) ? namedOutsideBody(exchange, isCapped, isModel) : null;
@@ -66,9 +66,9 @@ function modelInPath(path: string, isModel: (name: string) => boolean): string |
       segment,
       segment.replace(/:.*$/s, ""),
       segment.replace(/:[^:]*$/, ""),
-      `${segment}/${segments[index + 1]}`,
+      `${segments[index - 1]}/${segment}`,
     ];
-    const found = names.find((name) => isModel(name) || isModel(name.toLowerCase()));
+    const found = names.find(isModel);
     if (found !== undefined) return found;
   }
   return undefined;

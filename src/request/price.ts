@@ -363,13 +363,12 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
 }
 
 /**
- * Returns the spellings by which to find a model: the name, its lower case, and the name without provider and variant,
- * such as "gpt-4o" for "openai/gpt-4o:nitro".
+ * Returns the spellings by which to find a model: the name, and the name without its variant, such as "openai/gpt-4o"
+ * for "openai/gpt-4o:nitro".
  */
 function spellingsOf(name: string): string[] {
-  const lower = name.toLowerCase();
-  const bare = lower.slice(lower.lastIndexOf("/") + 1);
-  return [name, lower, bare, bare.replace(/:.*$/s, "")];
+  const colon = name.indexOf(":", name.lastIndexOf("/") + 1);
+  return colon === -1 ? [name] : [name, name.slice(0, colon)];
 }
 
 /** Returns the first model with each name. */
@@ -395,12 +394,19 @@ export function pricedFor(
   return { ...model, price: { id: contentId(canonical), canonical, version } };
 }
 
-/** Returns the name of the requested model; undefined if the catalogue does not know it. */
-export function knownName(priced: {
+/**
+ * Returns the name of the requested model; undefined if the catalogue does not know it. Returns the model's id for a
+ * name with a provider, because clients may invent providers.
+ */
+export function knownName({
+  model,
+  request,
+}: {
   readonly model: Pick<CatalogueModel, "id"> | undefined;
   readonly request: { readonly model: string };
 }): string | undefined {
-  return priced.model === undefined || priced.model.id === ceilingPrice ? undefined : priced.request.model;
+  if (model === undefined || model.id === ceilingPrice) return undefined;
+  return request.model.includes("/") ? model.id : request.model;
 }
 
 /**

@@ -507,6 +507,7 @@ it("doctor judges the clock, workers, write-ahead log, disk, holds and prices at
   const none = {
     find: () => undefined,
     named: () => undefined,
+    statedName: () => undefined,
     findTask: () => undefined,
     route: () => undefined,
     taskUnits: new Map(),

@@ -198,12 +198,12 @@ describe("the shipped prices", () => {
     }
   });
 
-  it("resolve ids and aliases, but not the empty name, another case or __proto__", () => {
+  it("resolve ids, aliases and other spellings, but not the empty name or __proto__", () => {
     for (const model of catalogue.list(today)) expect(catalogue.find(model.id, today)).toBe(model);
     expect(catalogue.find("gpt-4o-2024-08-06", today)?.id).toBe("gpt-4o");
     expect(catalogue.find("claude-opus-4.6", today)?.id).toBe("claude-opus-4-6");
     expect(catalogue.find("", today)).toBeUndefined();
-    expect(catalogue.find("GPT-4o", today)).toBeUndefined();
+    expect(catalogue.find("OpenAI/GPT-4o", today)?.id).toBe("gpt-4o");
     expect(catalogue.find("__proto__", today)).toBeUndefined();
   });
 

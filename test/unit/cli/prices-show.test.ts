@@ -292,9 +292,10 @@ describe("prices show", () => {
     expect((await farebox.run("prices", "show", "speech")).stdout).toContain("item\tseconds\t");
   });
 
-  it("finds a model by an alias or a revision", async () => {
+  it("finds a model by an alias, a revision or another spelling", async () => {
     expect(await show("large")).toMatchObject({ model: "big", found_by: "alias" });
     expect(await show("big-2026-05-05")).toMatchObject({ model: "big", found_by: "revision" });
+    expect(await show("mine/BIG-2026-05-05")).toMatchObject({ model: "big", found_by: "spelling" });
   });
 
   it("ends with 1 for an unknown model, and suggests similar names", async () => {

@@ -199,9 +199,9 @@ it("a name has lowercase letters, digits and three punctuation marks, and at mos
   expect([...names, ...others].filter((name) => namePattern.test(name))).toEqual(names);
 });
 
-it("a pattern for models has printable ASCII characters except spaces and commas, and at most 200 of them", () => {
-  const patterns = ["a", "gpt-4o*", "!~+-", "a".repeat(200)];
-  const others = ["", "a b", "a,b", " a", "a ", ",a", "a\n", "ä", "a\u007f", "a".repeat(201)];
+it("a pattern for models has visible characters except spaces and commas, and at most 200 of them", () => {
+  const patterns = ["a", "gpt-4o*", "!~+-", "ä", "通义*", "a".repeat(200)];
+  const others = ["", "a b", "a,b", " a", "a ", ",a", "a\n", "a\u007f", "a\u200bb", "a\u00a0b", "a\u3000b", "a".repeat(201)];
   expect([...patterns, ...others].filter((text) => modelPattern.test(text))).toEqual(patterns);
 });
 

@@ -1,3 +1,4 @@
+import { catalogueOf as catalogueWith } from "../../../src/catalogue/catalogue.ts";
 import { usd, type PicoUsd, type PicoUsdPerToken } from "../../../src/core/money.ts";
 import { canonicalPrice, type PinnedPrice, type PriceVersion } from "../../../src/core/price.ts";
 import { tokenClasses, unchanged } from "../../../src/core/usage.ts";
@@ -93,18 +94,17 @@ export function request(
 
 /** Returns a catalogue of the models by their ids. `otherwise`: model with the price of unknown models. */
 export function catalogueOf(models: readonly CatalogueModel[], otherwise?: CatalogueModel): Catalogue {
-  const named = (text: string) => models.find(({ id }) => id === text);
-  return {
-    find: (name) => named(name) ?? otherwise,
-    named,
-    findTask: () => undefined,
-    route: () => undefined,
+  const historyOf = (model: CatalogueModel) => ({ id: model.id, aliases: [], spans: [{ start: -Infinity, model }] });
+  const entries = models.map(historyOf);
+  return catalogueWith({
+    entries,
+    byName: new Map(entries.map((entry) => [entry.id, entry])),
+    fallback: otherwise === undefined ? null : historyOf(otherwise),
     taskUnits: new Map(),
     taskTimeLimits: new Map(),
-    list: () => models,
-    histories: () => [],
+    routes: [],
     digest: "",
-  };
+  });
 }
 
 /** Text that a tokenizer was asked to count. */

@@ -64,11 +64,17 @@ it("a request that also names an unknown model is not fitted", () => {
 
 describe("the name of the requested model", () => {
   it.each([
-    ["is returned for a model of the catalogue", model({ id: "gpt" }), "alias"],
-    ["is undefined for a model that only has the price of unknown ones", model({ id: ceilingPrice }), undefined],
-    ["is undefined for a model that the catalogue does not know", undefined, undefined],
-  ])("%s", (_, of, expected) => {
-    expect(knownName({ model: of, request: { model: "alias" } })).toBe(expected);
+    ["is returned for a model of the catalogue", model({ id: "gpt" }), "alias", "alias"],
+    ["is the id for a name with a provider", model({ id: "gpt" }), "invented/alias", "gpt"],
+    [
+      "is undefined for a model that only has the price of unknown ones",
+      model({ id: ceilingPrice }),
+      "alias",
+      undefined,
+    ],
+    ["is undefined for a model that the catalogue does not know", undefined, "alias", undefined],
+  ])("%s", (_, of, name, expected) => {
+    expect(knownName({ model: of, request: { model: name } })).toBe(expected);
   });
 
   it("is stated with the refusal of another model", () => {
