@@ -1,4 +1,5 @@
 import { changed, changedRateLimits, type RateLimits, type RateLimitsChange } from "./rate-limits.ts";
+import { bareName, fold } from "./model-names.ts";
 import type { PicoUsd } from "./money.ts";
 import { hourMs } from "./time.ts";
 
@@ -132,12 +133,33 @@ export function isLive(key: Pick<Key, "revokedAt" | "expiresAt">, at: number): b
   return key.revokedAt === null && (key.expiresAt === null || at < key.expiresAt);
 }
 
+/** A model of the price files that a name means. */
+export interface MeantModel {
+  readonly id: string;
+  /** The id or alias by which the name finds the model. */
+  readonly statedName: string;
+}
+
 /**
- * Returns true if a key or a team may use a model. `names` are all names of the model; one of them must match. In a
- * pattern, `*` matches any characters.
+ * Returns true if a key or a team may use a model under a name. `meant`: null if no price file names the model. A
+ * pattern must match the model's id, its stated name or the name itself, without regard to letter case. A provider in
+ * front of the name counts only for patterns with a provider, so that a client cannot satisfy a pattern by inventing
+ * one.
  */
-export function mayUse({ models }: Pick<Key, "models">, ...names: readonly string[]): boolean {
-  return models === null || models.some((pattern) => names.some((name) => matchesPattern(pattern, name)));
+export function mayUse({ models }: Pick<Key, "models">, name: string, meant: MeantModel | null): boolean {
+  if (models === null) return true;
+  if (meant !== null && models.some((pattern) => matchesPattern(pattern, meant.id))) return true;
+  const whole = fold(name);
+  const stated = meant === null ? [] : [fold(meant.id), fold(meant.statedName)];
+  // A provider that the price files state belongs to the name.
+  const isProviderStated = meant?.statedName.includes("/") === true;
+  const withoutProvider = isProviderStated ? stated : [...stated, bareName(whole)];
+  const withProvider = [...stated, whole];
+  return models.some((text) => {
+    const pattern = fold(text);
+    const names = pattern.includes("/") ? withProvider : withoutProvider;
+    return names.some((each) => matchesPattern(pattern, each));
+  });
 }
 
 /** Returns true if a name matches a pattern, in which `*` matches any characters. */

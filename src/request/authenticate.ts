@@ -14,7 +14,9 @@ import {
   type Values,
 } from "../core/keys.ts";
 import { smallestCap } from "../core/bounds.ts";
+import { ceilingPrice } from "../core/price.ts";
 import type { OrRefused, Refusal } from "../core/refusals.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import { refuse, type Exchange, type Handler, type Summary } from "../ports/exchange.ts";
@@ -207,9 +209,19 @@ export function createAuthenticator({
   };
 }
 
-/** Returns true if the key and its team both permit the model under any of its names. */
-export function mayUseModel({ key, team }: Authenticated, ...names: readonly string[]): boolean {
-  return (key === null || mayUse(key, ...names)) && (team === null || mayUse(team, ...names));
+/**
+ * Returns true if the key and its team both permit a model under a name. `id`: its catalogue id; undefined if the
+ * catalogue does not know the model.
+ */
+export function mayUseModel(
+  who: Pick<Authenticated, "key" | "team">,
+  { name, id }: { readonly name: string; readonly id: string | undefined },
+  catalogue: Pick<Catalogue, "statedName">,
+): boolean {
+  if (!hasModelList(who)) return true;
+  const isKnown = id !== undefined && id !== ceilingPrice;
+  const meant = isKnown ? { id, statedName: catalogue.statedName(name) ?? id } : null;
+  return [who.key, who.team].every((list) => list === null || mayUse(list, name, meant));
 }
 
 /** Returns the smallest output cap among those of the key, its team and all keys (`ofAll`); null if none is set. */
@@ -218,7 +230,7 @@ export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, 
 }
 
 /** Returns true if the key or its team has a list of permitted models. */
-export function hasModelList({ key, team }: Authenticated): boolean {
+export function hasModelList({ key, team }: Pick<Authenticated, "key" | "team">): boolean {
   return key?.models != null || team?.models != null;
 }
 

@@ -271,10 +271,10 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
 /** Returns the pricing, or a refusal if the key may not use one of the models. */
 function checkModels(who: Authenticated, request: ModelRequest, pricing: Pricing): Pricing {
   if (!pricing.ok) return pricing;
-  const { models, model } = pricing.quote;
+  const { models, model, catalogue } = pricing.quote;
   const refused = (refusal: Refusal): Pricing => ({ ok: false, refusal, model: knownName({ model, request }) });
   if (request.unread !== undefined && hasModelList(who)) return refused(mustNameModel(request.unread));
-  const forbidden = models.find((named) => !mayUseModel(who, named.name, named.model?.id ?? named.name));
+  const forbidden = models.find((named) => !mayUseModel(who, { name: named.name, id: named.model?.id }, catalogue));
   if (forbidden === undefined) return pricing;
   return refused({ code: "model_not_allowed", model: forbidden.name });
 }

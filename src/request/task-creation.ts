@@ -105,7 +105,8 @@ class TaskCreations implements RequestKind<CreationRequest, Quote, Creation> {
     const pricing: TaskPricing = this.isFree ? freeQuote(request, at) : priceTask(this.#steps, request, at);
     if (!pricing.ok) return pricing;
     const { quote } = pricing;
-    const forbidden = quote.models.find(({ name, id }) => !mayUseModel(who, name, id));
+    const catalogue = this.#steps.catalogue();
+    const forbidden = quote.models.find((named) => !mayUseModel(who, named, catalogue));
     if (forbidden !== undefined)
       return { ok: false, refusal: { code: "model_not_allowed", model: forbidden.name }, model: knownName(quote) };
     return { ok: true, quote: { ...quote, mentioned } };

@@ -11,8 +11,11 @@ export interface TaskQuote {
   readonly at: number;
   /** Requested model; undefined if the catalogue does not know it. */
   readonly model: CatalogueTask | undefined;
-  /** Every model that may run the task, with its name in the request or route and its id in the catalogue. */
-  readonly models: readonly { readonly name: string; readonly id: string }[];
+  /**
+   * Every model that may run the task, with its name in the request or route. `id`: its id in the catalogue; undefined
+   * if the catalogue does not know it.
+   */
+  readonly models: readonly { readonly name: string; readonly id: string | undefined }[];
   /** Ids of `models`, the most expensive model first. */
   readonly modelIds: readonly string[];
   /** True if the catalogue does not know one of `models`. Then any model may run the task. */
@@ -53,8 +56,11 @@ function quoteFor(
   at: number,
 ): TaskQuote {
   const model = catalogue.findTask(asked.model, asked.taskType, at);
-  const id = model?.id ?? asked.model;
-  const named = { models: [{ name: asked.model, id }], modelIds: [id], anyModel: model === undefined };
+  const named = {
+    models: [{ name: asked.model, id: model?.id }],
+    modelIds: [model?.id ?? asked.model],
+    anyModel: model === undefined,
+  };
   const price = model?.price?.version.task;
   if (model === undefined || price === undefined)
     return { request, at, model, ...named, hold: null, bounded: false, quantity: null };

@@ -10,6 +10,7 @@ import {
   matchesPattern,
   mayUse,
   modelPattern,
+  type MeantModel,
   namePattern,
   stateOf,
   userModes,
@@ -80,6 +81,8 @@ describe("a change of a key", () => {
   });
 });
 
+const meant = (id: string, statedName = id): MeantModel => ({ id, statedName });
+
 describe("a key", () => {
   it.each<[Partial<Key>, number, string]>([
     [{ expiresAt: null }, 0, "live"],
@@ -99,15 +102,33 @@ describe("a key", () => {
     expect(keyStates).toContain(state);
   });
 
-  it.each<[readonly string[] | null, readonly string[], boolean]>([
-    [null, ["anything"], true],
-    [[], ["gpt-4o"], false],
-    [["gpt-4o"], ["gpt-4o"], true],
-    [["gpt-4o"], ["alias", "gpt-4o"], true],
-    [["a", "gpt-*"], ["gpt-4o"], true],
-    [["a", "b*"], ["gpt-4o", "alias"], false],
-  ])("with the models %j may use %j: %s", (models, names, expected) => {
-    expect(mayUse({ models }, ...names)).toBe(expected);
+  it.each<[readonly string[] | null, string, MeantModel | null, boolean]>([
+    [null, "anything", null, true],
+    [[], "gpt-4o", null, false],
+    [["gpt-4o"], "gpt-4o", null, true],
+    [["gpt-4o"], "alias", meant("gpt-4o", "alias"), true],
+    [["alias"], "alias", meant("gpt-4o", "alias"), true],
+    [["Alias"], "x/ALIAS-latest", meant("gpt-4o", "alias"), true],
+    [["a", "gpt-*"], "gpt-4o", meant("gpt-4o"), true],
+    [["a", "b*"], "alias", meant("gpt-4o", "alias"), false],
+    [["GPT-*"], "openai/Gpt-4o", meant("gpt-4o"), true],
+    [["GPT-*"], "openai/Gpt-0", null, true],
+    [["cheap-*"], "cheap-x/gpt-4o", meant("gpt-4o"), false],
+    [["cheap-*"], "cheap-x/gpt-0", null, false],
+    [["cheap-*"], "cheap-x\uff0fgpt-4o", meant("gpt-4o"), false],
+    [["openai/*"], "OpenAI/gpt-4o", meant("gpt-4o"), true],
+    [["openai/*"], "openai/gpt-0", null, true],
+    [["openai/*"], "gpt-4o", meant("gpt-4o"), false],
+    [["openai/*"], "azure/gpt-4o", meant("gpt-4o"), false],
+    [["gpt-4o"], "azure/gpt-4o", meant("azure/gpt-4o"), false],
+    [["azure*"], "AZURE/gpt-4o", meant("azure/gpt-4o"), true],
+    [["team*"], "team/large", meant("gpt-4o", "team/large"), true],
+    [["large"], "team/large", meant("gpt-4o", "team/large"), false],
+    [["gpt-4o-2024*"], "x/gpt-4o-2024-11-20", meant("gpt-4o"), true],
+    [["gpt-4o-2024*"], "gpt-4o", meant("gpt-4o"), false],
+    [["通义-Ü"], "通义-ü", null, true],
+  ])("with the models %j may use %j, which means %j: %s", (models, name, model, expected) => {
+    expect(mayUse({ models }, name, model)).toBe(expected);
   });
 });
 
@@ -201,7 +222,20 @@ it("a name has lowercase letters, digits and three punctuation marks, and at mos
 
 it("a pattern for models has visible characters except spaces and commas, and at most 200 of them", () => {
   const patterns = ["a", "gpt-4o*", "!~+-", "ä", "通义*", "a".repeat(200)];
-  const others = ["", "a b", "a,b", " a", "a ", ",a", "a\n", "a\u007f", "a\u200bb", "a\u00a0b", "a\u3000b", "a".repeat(201)];
+  const others = [
+    "",
+    "a b",
+    "a,b",
+    " a",
+    "a ",
+    ",a",
+    "a\n",
+    "a\u007f",
+    "a\u200bb",
+    "a\u00a0b",
+    "a\u3000b",
+    "a".repeat(201),
+  ];
   expect([...patterns, ...others].filter((text) => modelPattern.test(text))).toEqual(patterns);
 });
 

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Charge } from "../../src/core/charge.ts";
+import { NewCharges } from "../support/new-charges.ts";
+import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
+import { fetchAnswer, type WireAnswer } from "../support/wire-client.ts";
+
+/* Tests that a model has one price, and one place in budgets and in lists of models, under each spelling of its name. */
+
+const spellings = ["GPT-4o-Mini", "openai/gpt-4o-mini", "OpenAI/GPT-4O-mini-2024-07-18", " gpt-4o-mini "];
+
+let proxy: RunningProxy;
+let newCharges: NewCharges;
+const everything = new AsyncDisposableStack();
+
+beforeAll(async () => {
+  proxy = everything.use(await startProxy());
+  newCharges = new NewCharges(proxy);
+});
+afterAll(() => everything.disposeAsync());
+
+const chat = (model: string, more: object = {}) => ({
+  model,
+  max_tokens: 10,
+  messages: [{ role: "user", content: "hello" }],
+  ...more,
+});
+const send = (key: string, body: object, path = "/v1/chat/completions") =>
+  fetchAnswer({ url: proxy.url, key }, body, { path });
+const refusalOf = ({ status, body }: WireAnswer) => {
+  const { code, message } = (JSON.parse(body.toString()) as { error: { code: string; message: string } }).error;
+  return [status, code, message];
+};
+
+describe.each(spellings)("the spelling %j", (model) => {
+  it("is charged like the model and counts in the budgets of its id, plain and streamed", async () => {
+    const keyName = `counted-${spellings.indexOf(model)}`;
+    const counted = await proxy.addKey(keyName);
+    await proxy.budget(`key:${keyName} model:gpt-4o-mini`, "1");
+    const charges: Charge[] = [];
+    for (const name of ["gpt-4o-mini", model]) {
+      for (const stream of [false, true]) {
+        const answer = await send(counted, chat(name, { stream }));
+        expect([answer.status, answer.headers["x-farebox-price"]]).toEqual([200, undefined]);
+        charges.push(await newCharges.settled());
+        expect(charges.at(-1)).toMatchObject({ state: "posted", model: name, doubts: [] });
+      }
+    }
+    newCharges.billed();
+    const figures = charges.map(({ cost, priceId }) => [cost, priceId]);
+    expect(figures.slice(2)).toEqual(figures.slice(0, 2));
+    const windows = await proxy.serving.ledger.windows(Date.now());
+    const spent = charges.reduce((total, { cost }) => total + (cost ?? 0n), 0n);
+    expect(spent).toBeGreaterThan(0n);
+    expect(windows.map((window) => window.spent)).toContain(spent);
+  });
+
+  it("is refused by a budget and a list of models that refuse the id, and permitted by a list of the id", async () => {
+    const index = spellings.indexOf(model);
+    const poor = await proxy.addKey(`poor-${index}`);
+    await proxy.budget(`key:poor-${index} model:gpt-4o-mini`, "0");
+    const narrow = await proxy.addKey(`narrow-${index}`, { models: ["o3*", "cheap-*", "gpt-4o"] });
+    const wide = await proxy.addKey(`wide-${index}`, { models: ["GPT-4o-mini"] });
+    for (const name of ["gpt-4o-mini", model]) {
+      expect(refusalOf(await send(poor, chat(name))).slice(0, 2)).toEqual([402, "budget_exceeded"]);
+      expect(refusalOf(await send(narrow, chat(name))).slice(0, 2)).toEqual([403, "model_not_allowed"]);
+      expect(refusalOf(await send(narrow, chat("o3", { models: [name] }))).slice(0, 2)).toEqual([
+        403,
+        "model_not_allowed",
+      ]);
+      expect((await send(wide, chat(name))).status).toBe(200);
+      await newCharges.settled();
+    }
+    newCharges.billed();
+  });
+});
+
+it("an invented provider satisfies no pattern without one", async () => {
+  const cheap = await proxy.addKey("cheap", { models: ["cheap-*", "own/*"] });
+  for (const name of ["cheap-x/gpt-4o", "cheap-x\uff0fgpt-4o", "cheap-x/no-such-model", "openai/gpt-4o"]) {
+    expect(refusalOf(await send(cheap, chat(name))).slice(0, 2)).toEqual([403, "model_not_allowed"]);
+  }
+  expect((await send(cheap, chat("own/gpt-4o"))).status).toBe(200);
+  expect(await newCharges.settled()).toMatchObject({ model: "own/gpt-4o", state: "posted" });
+  newCharges.billed();
+});
