@@ -43,7 +43,8 @@ const explained: { readonly [Code in RefusalCode]: Explained<Code> } = {
   model_not_priced: {
     refusal: { code: "model_not_priced", model: "", hardBudget: true },
     meaning: "The model has no price, and the key is under a hard budget or `FAREBOX_UNPRICED` is `refuse`.",
-    advice: "[Add a price](prices.md#prices-of-your-own), or use a model of `farebox prices list`.",
+    advice:
+      "Use the model that the message suggests or one of `farebox prices list`, or [add a price](prices.md#prices-of-your-own).",
   },
   cost_not_bounded: {
     refusal: { code: "cost_not_bounded", model: "", fields: [""], why: null },

@@ -14,6 +14,7 @@ import { nearest } from "../core/fault.ts";
 import { isLive, matchesPattern } from "../core/keys.ts";
 import { noMoney } from "../core/money.ts";
 import type { Calendar } from "../ports/calendar.ts";
+import type { Catalogue } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore } from "../ports/stores.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
@@ -36,9 +37,9 @@ export interface BudgetChangeTools extends BudgetTools {
   /** Author of the change, for the audit. */
   readonly by: string;
   /**
-   * Returns the ids of the models in the price files. Without this function, a budget on an unknown model has no note.
+   * Returns the prices; null if a price file has a fault. Without this function, a budget on an unknown model has no note.
    */
-  readonly models?: () => Promise<readonly string[]>;
+  readonly catalogueInForce?: () => Promise<Pick<Catalogue, "list" | "named"> | null>;
 }
 
 const budgetSchema = z.strictObject({
@@ -170,7 +171,7 @@ export async function scopeFilter(
 
 async function hintFor(
   scope: Scope,
-  { keys, models }: Pick<BudgetChangeTools, "keys" | "models">,
+  { keys, catalogueInForce, clock }: Pick<BudgetChangeTools, "keys" | "catalogueInForce" | "clock">,
 ): Promise<string | null> {
   const team = teamOfScope(scope);
   const pattern = modelOfScope(scope);
@@ -180,9 +181,11 @@ async function hintFor(
     if (!teams.includes(team))
       return `no key belongs to team ${team} yet${near === undefined ? "" : `; did you mean ${near}?`}`;
   }
-  if (pattern === null || models === undefined) return null;
-  const known = await models();
+  if (pattern === null || catalogueInForce === undefined) return null;
+  const now = clock.now();
+  const catalogue = await catalogueInForce();
+  const known = catalogue?.list(now).map(({ id }) => id) ?? [];
   if (known.length === 0 || known.some((model) => matchesPattern(pattern, model))) return null;
-  const [near] = nearest(pattern, known);
+  const near = catalogue?.named(pattern, now)?.id ?? nearest(pattern, known)[0];
   return `no model of the price files matches ${pattern}${near === undefined ? "" : `; did you mean ${near}?`}`;
 }

@@ -80,11 +80,11 @@ export const commands = [
     // A budget of one key needs an existing key, and so an existing ledger. Other budgets may create the ledger.
     run: ({ withLedger }, options, scope, limit) =>
       withLedger(namesKey(scope) ? "change" : "create", async (tools) => {
-        const models = async () => {
+        const catalogueInForce = async () => {
           const loading = await loadPrices(tools.prices, tools.settings.pricing);
-          return loading.ok ? loading.catalogue.list(tools.clock.now()).map(({ id }) => id) : [];
+          return loading.ok ? loading.catalogue : null;
         };
-        const set = await setBudget({ ...tools, models }, newBudget(scope, limit, options));
+        const set = await setBudget({ ...tools, catalogueInForce }, newBudget(scope, limit, options));
         return set.ok ? { note: set.note, facts: budgetDetails(set.budget, await keyNames(tools.keys)) } : set;
       }),
     json: ({ facts }) => facts,

@@ -2,12 +2,18 @@ import type { Shortage } from "./budget.ts";
 import type { ExceededRateLimit } from "./rate-limits.ts";
 import type { ExceededCeiling } from "./tasks.ts";
 
+interface RefusedModel {
+  readonly model: string;
+  /** Id of the most similar model that the key may use and that has a price; absent if none is similar. */
+  readonly near?: string;
+}
+
 /** Reasons why Farebox itself refuses a request. The wire layer gives each reason a status, headers and a body. */
 export type Refusal =
   | { readonly code: "invalid_json"; readonly message: string }
   | { readonly code: "invalid_request"; readonly message: string; readonly param: string | null }
   /** `hardBudget`: true if a hard budget requires a price, false if `FAREBOX_UNPRICED=refuse` does. */
-  | { readonly code: "model_not_priced"; readonly model: string; readonly hardBudget: boolean }
+  | ({ readonly code: "model_not_priced"; readonly hardBudget: boolean } & RefusedModel)
   /** `why`: the reason why the first field has no bound; null if its name says enough. */
   | {
       readonly code: "cost_not_bounded";
@@ -18,7 +24,7 @@ export type Refusal =
   | { readonly code: "invalid_api_key"; readonly message: string }
   | BudgetExceeded
   | BudgetHeld
-  | { readonly code: "model_not_allowed"; readonly model: string }
+  | ({ readonly code: "model_not_allowed" } & RefusedModel)
   | { readonly code: "read_only" }
   | { readonly code: "admin_refused"; readonly message: string; readonly retryAfterSeconds: number | null }
   | { readonly code: "conflict"; readonly message: string }

@@ -1,6 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
 import { isBelow, ownPaths } from "../core/task-routes.ts";
-import type { Catalogue } from "../ports/catalogue.ts";
 import { type Exchange, refuse, type Handler } from "../ports/exchange.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
 import { equalFolded } from "../wire/findings.ts";
@@ -26,9 +25,9 @@ export function mayBeForwarded(_method: string, path: string): boolean {
  * Returns a handler that forwards gateway paths that no other route serves. It serves only paths that `mayBeForwarded`
  * accepts.
  */
-export function passAllThrough(steps: RequestSteps, catalogue: () => Catalogue): Handler {
+export function passAllThrough(steps: RequestSteps): Handler {
   const pass = meteredRequest(steps, passthrough);
-  const isModel = (name: string): boolean => catalogue().statedName(name) !== undefined;
+  const isModel = (name: string): boolean => steps.catalogue().statedName(name) !== undefined;
   return withKey(steps.authenticate, passthrough.route, async (exchange, who) => {
     const isCapped = outputCapOf(who, steps.outputCap) !== null;
     const refusal = isCapped || hasModelList(who) ? namedOutsideBody(exchange, isCapped, isModel) : null;

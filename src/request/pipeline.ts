@@ -1,5 +1,7 @@
+import { nearest } from "../core/fault.ts";
+import { bareName, fold } from "../core/model-names.ts";
 import type { Refusal } from "../core/refusals.ts";
-import type { CatalogueModel } from "../ports/catalogue.ts";
+import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { ChargePosted, Events } from "../ports/events.ts";
 import { faultCode, notForwarded, refuse, type BodyBytes, type Exchange, type Handler } from "../ports/exchange.ts";
@@ -7,7 +9,14 @@ import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Tracing } from "../ports/tracing.ts";
 import { readRetry, type StoredUser } from "../wire/headers.ts";
-import { readSender, type Authenticate, type Authenticated, type Sender, recordRefusals } from "./authenticate.ts";
+import {
+  mayUseModel,
+  readSender,
+  type Authenticate,
+  type Authenticated,
+  type Sender,
+  recordRefusals,
+} from "./authenticate.ts";
 import type { FindExhausted } from "./exhausted.ts";
 import type { BalanceGuard } from "./account.ts";
 import { enter, type RateLimiter, type Slot } from "./rate-limits.ts";
@@ -32,6 +41,7 @@ export interface PipelineSteps {
   readonly claimTask: ClaimTask;
   readonly newId: () => string;
   readonly clock: Clock;
+  readonly catalogue: () => Catalogue;
   readonly events: Events;
   readonly log: Log;
   /** Null if requests are not traced. */
@@ -149,12 +159,12 @@ export function pipeline<Request, Quote extends Priced, Own extends Covered>(
       if (belowFloor !== null) return refuse(exchange, belowFloor);
       const priced = await kind.price(read.request, who, steps.clock.now());
       recordModel(exchange, priced.ok ? knownName(priced.quote) : priced.model);
-      if (!priced.ok) return refuse(exchange, priced.refusal);
+      if (!priced.ok) return refuse(exchange, withSuggestion(steps, who, priced.refusal));
       const { quote } = priced;
       exchange.span?.note({ model: quote.request.model, modelId: quote.model?.id });
       const retry = readRetry(exchange.header("x-stainless-retry-count"));
       const covering = await kind.cover(exchange, { who, slot, sender, retry }, quote, body.bytes);
-      if (!covering.ok) return refuse(exchange, covering.refusal);
+      if (!covering.ok) return refuse(exchange, withSuggestion(steps, who, covering.refusal));
       const { covered } = covering;
       const { forwarded, error } = await forward(steps, kind, exchange, covered, retry);
       kind.leave(covered);
@@ -186,6 +196,18 @@ export function pipeline<Request, Quote extends Priced, Own extends Covered>(
  */
 function recordModel({ recordAs }: Exchange, name: string | undefined): void {
   if (recordAs !== null) recordAs.model = name ?? "other";
+}
+
+/** Adds a model to the refusal of a similar one, if the key may use it and it has a price. */
+function withSuggestion({ catalogue, clock }: PipelineSteps, who: Authenticated, refusal: Refusal): Refusal {
+  if (refusal.code !== "model_not_priced" && refusal.code !== "model_not_allowed") return refusal;
+  const prices = catalogue();
+  const priced = prices.list(clock.now()).flatMap(({ id, price }) => (price === null ? [] : [id]));
+  const whole = fold(refusal.model);
+  const near = [whole, bareName(whole)]
+    .flatMap((name) => nearest(name, priced))
+    .find((id) => mayUseModel(who, { name: id, id }, prices));
+  return near === undefined ? refusal : { ...refusal, near };
 }
 
 function reportAdmitted(events: Events, route: string, { who, quote, stream }: Covered, retry: number): void {

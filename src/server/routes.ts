@@ -95,7 +95,7 @@ export function buildRequestRoutes(
         handler: accountInfo({ authenticate, account, clock, mask, view: settings.access.accountInfo }),
       },
     ],
-    otherPaths: [tasks.routed, ...passedRoutes(settings, steps, catalogue)],
+    otherPaths: [tasks.routed, ...passedRoutes(settings, steps)],
     shared: { ...shared, settle: async (params) => void (await settleCharge(steps, params)) },
     account,
     checkGatewayKey: () => checkGatewayKey(account, gateway, keyWatch, silenceMs),

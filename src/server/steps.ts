@@ -69,6 +69,7 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
     events,
     tracing,
     tokens,
+    catalogue,
     findExhausted: createExhaustedCheck({ ...view, windowsOf, catalogue, storedUser, clock, log }),
     pricer: new Pricer({
       catalogue,
@@ -109,8 +110,8 @@ export function modelRoutes(parts: Parameters<typeof listModels>[0]): readonly R
 }
 
 /** Returns a list of the route that forwards all other paths; empty if the settings do not pass them through. */
-export function passedRoutes({ gateway }: Settings, steps: RequestSteps, catalogue: () => Catalogue): readonly Route[] {
+export function passedRoutes({ gateway }: Settings, steps: RequestSteps): readonly Route[] {
   return gateway.passthrough === "all"
-    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps, catalogue), accepts: mayBeForwarded }]
+    ? [{ method: "all", path: passthrough.route, handler: passAllThrough(steps), accepts: mayBeForwarded }]
     : [];
 }

@@ -109,7 +109,7 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
   budget_held: (refusal) => withAffordable(budgetHeld(refusal), refusal),
   model_not_allowed: (refusal) => ({
     status: 403,
-    message: `This key may not use the model ${refusal.model}.`,
+    message: `This key may not use the model ${refusal.model}.${didYouMean(refusal)}`,
     param: "model",
   }),
   read_only: () => ({ status: 403, message: "A viewer's token may not change anything; use an editor's token." }),
@@ -201,9 +201,14 @@ function unavailable(message: string): ErrorParams {
 }
 
 function notPriced(refusal: Extract<Refusal, { code: "model_not_priced" }>): string {
+  const suggestion = didYouMean(refusal);
   return refusal.hardBudget
-    ? `The model '${refusal.model}' has no price, so a key under a hard budget cannot use it. Check its name; 'farebox prices list' shows the models that have a price.`
-    : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED=refuse does not allow such models.`;
+    ? `The model '${refusal.model}' has no price, so a key under a hard budget cannot use it.${suggestion || " Check its name; 'farebox prices list' shows the models that have a price."}`
+    : `The model '${refusal.model}' has no price, and FAREBOX_UNPRICED=refuse does not allow such models.${suggestion}`;
+}
+
+function didYouMean({ near }: { readonly near?: string }): string {
+  return near === undefined ? "" : ` Did you mean '${near}'?`;
 }
 
 /** Returns the window's figures at the time of the refusal. Omits the amounts that the client may not see. */

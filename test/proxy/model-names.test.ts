@@ -83,3 +83,32 @@ it("an invented provider satisfies no pattern without one", async () => {
   expect(await newCharges.settled()).toMatchObject({ model: "own/gpt-4o", state: "posted" });
   newCharges.billed();
 });
+
+it("a refusal suggests the most similar model that the key may use and that has a price", async () => {
+  const poor = await proxy.addKey("poor", { models: ["gpt-4o-mini", "o3*", "gpt-4x"] });
+  await proxy.budget("key:poor", "1");
+  for (const [name, code, suggested] of [
+    ["gpt-4o", "model_not_allowed", ""],
+    ["gpt-4o-min", "model_not_allowed", " Did you mean 'gpt-4o-mini'?"],
+    ["openai/GPT-4o-mimi", "model_not_allowed", " Did you mean 'gpt-4o-mini'?"],
+    ["gpt-4x", "model_not_priced", ""],
+    ["o3-mimi", "model_not_priced", " Did you mean 'o3-mini'?"],
+  ] as const) {
+    const [, found, message] = refusalOf(await send(poor, chat(name)));
+    expect([name, found, /\.( Did you mean '.*'\?)?$/.exec(String(message))?.[1] ?? ""]).toEqual([
+      name,
+      code,
+      suggested,
+    ]);
+  }
+});
+
+it("a refusal by FAREBOX_UNPRICED=refuse suggests a model", async () => {
+  await using strict = await startProxy({ env: { FAREBOX_UNPRICED: "refuse" } });
+  const answer = await fetchAnswer(strict, chat("gpt4o"));
+  expect(refusalOf(answer)).toEqual([
+    400,
+    "model_not_priced",
+    "The model 'gpt4o' has no price, and FAREBOX_UNPRICED=refuse does not allow such models. Did you mean 'gpt-4o'?",
+  ]);
+});

@@ -164,7 +164,7 @@ async function buildOwnRoutes(settings: Settings, parts: ProcessParts, { link, c
     frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),
     { method: "get", path: "/healthz", handler: healthz },
-    ...passedRoutes(settings, steps, catalogue),
+    ...passedRoutes(settings, steps),
   ];
   return { routes, forwarder };
 }

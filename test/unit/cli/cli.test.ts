@@ -539,6 +539,9 @@ describe("budgets", () => {
     expect(await setFor("model:models-a")).toContain(
       "note: no model of the price files matches models-a; did you mean model-a?",
     );
+    expect(await setFor("model:some-provider/MODEL-A")).toContain(
+      "note: no model of the price files matches some-provider/MODEL-A; did you mean model-a?",
+    );
     expect((await farebox.run("budgets", "remove", "key:alice model:model-a*", "--per", "1d")).code).toBe(0);
     const { budgets } = await farebox.json<{ budgets: { scope: string; subject: string | null }[] }>("budgets", "list");
     expect(budgets.map(({ scope, subject }) => [scope, subject])).toEqual([
@@ -546,6 +549,7 @@ describe("budgets", () => {
       ["each-user", null],
       ["tag:feature=search", null],
       ["model:models-a", null],
+      ["model:some-provider/MODEL-A", null],
     ]);
   });
 

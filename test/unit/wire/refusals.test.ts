@@ -182,6 +182,21 @@ describe("a refusal", () => {
     },
   );
 
+  it("a refused model is followed by a similar one", () => {
+    const messageOf = (refusal: Refusal) =>
+      (JSON.parse(refusalAnswer(refusal).body) as { error: { message: string } }).error.message;
+    const refused = { model: "gpt-4oo", near: "gpt-4o" };
+    expect(messageOf({ code: "model_not_priced", hardBudget: true, ...refused })).toBe(
+      "The model 'gpt-4oo' has no price, so a key under a hard budget cannot use it. Did you mean 'gpt-4o'?",
+    );
+    expect(messageOf({ code: "model_not_priced", hardBudget: false, ...refused })).toBe(
+      "The model 'gpt-4oo' has no price, and FAREBOX_UNPRICED=refuse does not allow such models. Did you mean 'gpt-4o'?",
+    );
+    expect(messageOf({ code: "model_not_allowed", ...refused })).toBe(
+      "This key may not use the model gpt-4oo. Did you mean 'gpt-4o'?",
+    );
+  });
+
   it("of an overspent budget states 0.00 USD left, not a negative amount", () => {
     const overspent = { ...shortage, window: { ...shortage.window, spent: usd("1.50"), end: null } };
     const { error } = JSON.parse(

@@ -155,12 +155,8 @@ export const budgetRoutes = [
     body: newBudget,
     answer: setBudgetSchema,
     handle: async (tools, { body: { limit_usd: limit, warn_percent: warnPercent, ...body } }) => {
-      const models = async () =>
-        tools
-          .catalogue()
-          .list(tools.clock.now())
-          .map(({ id }) => id);
-      const set = await setBudget({ ...tools, models }, { ...body, limit, warnPercent });
+      const catalogueInForce = async () => tools.catalogue();
+      const set = await setBudget({ ...tools, catalogueInForce }, { ...body, limit, warnPercent });
       if (!set.ok) return set;
       const nameOf = await keyNamesOf(tools.keys, [keyOfScope(set.budget.scope)]);
       return found({ ...budgetDetails(set.budget, nameOf), note: set.note });
