@@ -6,7 +6,7 @@ import { isoTime } from "../core/time.ts";
 import { keyNames } from "../reporting/names.ts";
 import { runReport } from "../reporting/report.ts";
 import type { FiguresJson, ReportFiguresJson, ReportJson, ReportRowJson } from "../reporting/shapes/figures.ts";
-import { counted, roundedUsd } from "./amounts.ts";
+import { counted, hasNoPrice, roundedUsd } from "./amounts.ts";
 import { dimensionsArgument, readSpan, wholeNumberArgument } from "./arguments.ts";
 import { command } from "./command.ts";
 import { note, printJson, printText, type Io } from "./io.ts";
@@ -127,12 +127,12 @@ function printReport(io: Io, report: ReportJson, shown: readonly ReportRowJson[]
     ...(hasRetries && { retries: right(({ retries }: FiguresJson) => retries, { narrow: "last" }) }),
     "input tokens": right(({ tokens }) => promptTotal(tokens)),
     "output tokens": right(({ tokens }) => completionTotal(tokens)),
-    cost: right(({ cost_usd }) => usd(cost_usd)),
+    cost: right((row) => (hasNoPrice(row) ? "-" : usd(row.cost_usd))),
     ...(hasDoubts && {
       "in doubt": right(({ cost_in_doubt_usd }: FiguresJson) => usd(cost_in_doubt_usd), { narrow: "last" }),
     }),
-    "list cost": right(({ list_cost_usd }) => usd(list_cost_usd), { narrow: "drop" }),
-    saving: right(({ saving_usd }) => usd(saving_usd), { narrow: "drop" }),
+    "list cost": right((row) => (hasNoPrice(row) ? "-" : usd(row.list_cost_usd)), { narrow: "drop" }),
+    saving: right((row) => (hasNoPrice(row) ? "-" : usd(row.saving_usd)), { narrow: "drop" }),
   };
   printRows(io, [...shown, report.total], columns, shown.map(costOf));
   if (shown.length < report.rows.length)

@@ -212,7 +212,7 @@ function requestRow(charge: Charge, { time, nameOf }: Pick<WatchFrame, "time" | 
       shownState,
       withoutControls(nameOf(charge.key) ?? "-"),
       withoutControls(charge.model),
-      cost === null ? (state === "posted" ? "no price" : "-") : shortUsd(cost),
+      cost === null ? "-" : shortUsd(cost),
       hasEnded ? String(promptTotal(tokens)) : "-",
       hasEnded ? String(completionTotal(tokens)) : "-",
       charge.source ?? "-",

@@ -8,6 +8,7 @@ import { runWhatIf } from "../reporting/what-if.ts";
 import type { LeftoversJson, WhatIfJson } from "../reporting/shapes/commands.ts";
 import type { PriceChoice } from "../server/price-folders.ts";
 import { loadPrices } from "./price-files.ts";
+import { hasNoPrice } from "./amounts.ts";
 import { note, printJson, printText, commandFailure, type Io, type CommandFailure } from "./io.ts";
 import { progress } from "./progress.ts";
 import { printRows, right, type Column, type RowColumns } from "./table.ts";
@@ -52,11 +53,16 @@ function printWhatIf(io: Io, report: WhatIfJson): void {
     requests: right(({ requests }) => requests),
     "input tokens": right(({ tokens }) => promptTotal(tokens)),
     "output tokens": right(({ tokens }) => completionTotal(tokens)),
-    cost: right(({ cost_usd }) => cost_usd),
-    "what-if cost": right(({ what_if }) => what_if.cost_usd),
-    difference: right(({ what_if }) => what_if.difference_usd),
+    cost: right((row) => (hasNoPrice(row) ? "-" : row.cost_usd)),
+    "what-if cost": right((row) => (staysUnpriced(row) ? "-" : row.what_if.cost_usd)),
+    difference: right((row) => (staysUnpriced(row) ? "-" : row.what_if.difference_usd)),
   });
   if (io.isTTY) note(io, `USD, ${report.since} to ${report.until}`);
+}
+
+/** Returns true if none of a row's requests has a price under either prices. */
+function staysUnpriced(row: WhatIfJson["total"]): boolean {
+  return hasNoPrice(row) && row.what_if.not_recomputed.requests === row.requests;
 }
 
 /** Returns columns for the dimensions of a report. The first column labels the total row. */

@@ -140,5 +140,8 @@ export function costHeaders(
   return [...cost, ["x-farebox-budget-remaining-usd", formatUsd((left < 0n ? noMoney : left) as PicoUsd)]];
 }
 
+/** Header of the answer to a request without a price, so that a missing cost is not taken for 0. */
+export const noPriceMark = ["x-farebox-price", "none"] as const;
+
 /** Header that marks a cost as calculated from the ceiling price instead of the model's own price. */
 const ceilingMark = ["x-farebox-price", ceilingPrice] as const;

@@ -6,7 +6,7 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
-import { costHeaders } from "./billed.ts";
+import { costHeaders, noPriceMark } from "./billed.ts";
 import { gatewayHeaders } from "./forward.ts";
 import { growingHold, type GrowingHold } from "./growing-hold.ts";
 import { placeHold, type PendingCharge, type ShortageView } from "./hold.ts";
@@ -218,6 +218,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
       // The client may send its next request before this one is read.
       onOver: () => slot.leave(),
       ownHeaders: [
+        ...(charge.price === null ? [noPriceMark] : []),
         ...(usage ? [["x-farebox-stream-usage", "asked"] as const] : []),
         ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),
         ...(maximum === null ? [] : [[maximumHeaders[maximum.why], String(maximum.tokens)] as const]),

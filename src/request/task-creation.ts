@@ -9,6 +9,7 @@ import { tasksMentioned } from "../wire/task.ts";
 import { noWebhook, type WebhookConfig } from "../wire/webhook-config.ts";
 import { mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { gatewayHeaders } from "./forward.ts";
+import { noPriceMark } from "./billed.ts";
 import { holdRefusal, writeHold } from "./hold.ts";
 import {
   notSent,
@@ -169,6 +170,7 @@ class TaskCreations implements RequestKind<CreationRequest, Quote, Creation> {
       path: exchange.path + exchange.query,
       headers: gatewayHeaders(steps.idempotencySecret, exchange, covered.who.caller, isSent ? form : "none"),
       body: isSent ? new BodyBytes([body]) : undefined,
+      ownHeaders: covered.charge.price === null && !isFree ? [noPriceMark] : [],
       inspect: (status, plain) => inspectCreation(steps, exchange, creation, status, plain),
     });
     if (ending.kind === "usageRefused")

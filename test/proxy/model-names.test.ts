@@ -112,3 +112,22 @@ it("a refusal by FAREBOX_UNPRICED=refuse suggests a model", async () => {
     "The model 'gpt4o' has no price, and FAREBOX_UNPRICED=refuse does not allow such models. Did you mean 'gpt-4o'?",
   ]);
 });
+
+describe("a model without a price", () => {
+  it.each<[string, object]>([
+    ["/v1/chat/completions", chat("no-such-model")],
+    ["/v1/chat/completions", chat("no-such-model", { stream: true })],
+    ["/v1/responses", { model: "no-such-model", input: "hello" }],
+    ["/v1/responses", { model: "no-such-model", input: "hello", stream: true }],
+    ["/v1/embeddings", { model: "no-such-model", input: "hello" }],
+    ["/api/v1/task", { model: "no-such-model", task_type: "video_generation", input: { prompt: "a fox" } }],
+  ])("is marked in the answer of %s: %j", async (path, body) => {
+    const key = proxy.key;
+    const answer = await fetchAnswer({ url: proxy.url, key }, body, { path, headers: { "x-api-key": key } });
+    expect([answer.status, answer.headers["x-farebox-price"], answer.headers["x-farebox-cost-usd"]]).toEqual([
+      200,
+      "none",
+      undefined,
+    ]);
+  });
+});

@@ -94,7 +94,7 @@ describe("report --what-if", () => {
     expect(csv[1]).toMatch(/^model-a,3,.*,0,0.00,0.268,0.268,0.012,1,0.25$/);
   });
 
-  it("prices requests that had no price when they were charged", async () => {
+  it("prices requests that had no price when they were charged, and prints - for amounts that are not known", async () => {
     await using store = await farebox.open();
     await store.ledger.hold(holdOf("new", null, { at: noon, model: "new-model" }));
     const posting = {
@@ -109,8 +109,19 @@ describe("report --what-if", () => {
     );
     await store[Symbol.asyncDispose]();
     farebox.clock.advance(60_000);
-    const { stderr } = await farebox.run("report", "--what-if", folder);
+    const { stdout, stderr } = await farebox.run("report", "--what-if", folder);
+    expect(stdout).toContain("\nnew-model\t1\t1000\t0\t-\t0.001\t0.001\n");
     expect(stderr).toContain("newly priced: USD 0.001 of 1 requests (they had no price when they were charged)");
+    const shipped = await farebox.run("report", "--what-if", "shipped");
+    expect(shipped.stdout).toContain("\nnew-model\t1\t1000\t0\t-\t-\t-\n");
+    const plain = await farebox.run("report");
+    expect(plain.stdout).toContain("\nnew-model\t1\t1000\t0\t-\t-\t-\n");
+    expect(plain.stdout).toMatch(/\ntotal\t5\t.*\t0\.25605\t/);
+    expect(await farebox.json("report")).toMatchObject({
+      rows: expect.arrayContaining([
+        expect.objectContaining({ model: "new-model", cost_usd: "0.00", unpriced_requests: 1 }),
+      ]),
+    });
   });
 
   it("refuses invalid prices or a missing folder, and prints nothing else", async () => {
