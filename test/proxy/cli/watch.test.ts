@@ -5,7 +5,7 @@ import type { Io } from "../../../src/cli/io.ts";
 import { progress } from "../../../src/cli/progress.ts";
 import { fieldColumns, printRows, right } from "../../../src/cli/table.ts";
 import { usd } from "../../../src/core/money.ts";
-import { endAt, holdOf, noon, posting } from "../../support/ledger-fixtures.ts";
+import { assumed, endAt, holdOf, noon, posting } from "../../support/ledger-fixtures.ts";
 import { harness, type Harness } from "../../support/cli-harness.ts";
 
 /** Creates a settled request, a running request, and a budget of their key. */
@@ -121,6 +121,18 @@ describe("watch", () => {
         ["11:59:00", "posted", "alice", "model-a", "0.20"],
       ]);
     }
+  });
+
+  it("shows - as the cost of a request without a price", async () => {
+    using h = harness();
+    await using store = await h.open();
+    await store.ledger.hold(holdOf("done", null, { at: noon - 60_000, model: "no-such-model" }));
+    await store.ledger.post("done", assumed(null), endAt(noon - 59_000));
+    h.isTTY = true;
+    const frames = framesOf(h, 1);
+    expect((await h.run("watch")).code).toBe(0);
+    const row = (frames[0] ?? []).map(stripVTControlCharacters).find((line) => line.startsWith("11:59:00"));
+    expect(row?.split(/ {2,}/).slice(1, 5)).toEqual(["posted", "k-alice", "no-such-model", "-"]);
   });
 
   it("truncates nothing at 80 columns, and shows how far a soft budget is exceeded", async () => {
