@@ -1,5 +1,6 @@
 import type {
   Catalogue,
+  ChangeExplanation,
   FileLocation,
   PlacedRule,
   PriceEntry,
@@ -49,6 +50,28 @@ export function explainPrice({ catalogue, origins }: Loaded, name: string, at: n
     traits: traitPlaces(origin, levels.changes),
     inForce: decided === null || entry === undefined ? null : { entry, ...rulesOf(decided.price) },
   };
+}
+
+/** Returns what each change of the price files changes, in the order of the files. */
+export function explainChanges({ catalogue, origins }: Loaded, at: number): readonly ChangeExplanation[] {
+  const models = new Map(catalogue.list(at).map((model) => [model.id, model]));
+  return origins.changes.map(({ models: of, stated, block, effect }) => {
+    const changed = [...effect.models];
+    const statesRates = stated.official !== undefined || stated.gateway !== undefined;
+    const hasOtherRates = (id: string) => {
+      const version = models.get(id)?.price?.version;
+      return version !== undefined && (version.tiers.length > 1 || version.serviceTiers !== undefined);
+    };
+    return {
+      of,
+      place: block.place(),
+      from: stated.from ?? null,
+      until: stated.until ?? null,
+      models: changed,
+      misfits: [...effect.misfits].map(([part, ids]) => ({ part, models: ids })),
+      standardOnly: statesRates ? changed.filter(hasOtherRates) : [],
+    };
+  });
 }
 
 /** Returns the price of a model that is in force at an instant, and its index in the model's file. */

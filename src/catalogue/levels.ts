@@ -285,15 +285,18 @@ class Draft {
       if (stated === undefined) continue;
       const block = level.block.at("service_tiers", name);
       const tiers = this.#serviceTiers.get(name);
-      if (tiers !== undefined) this.#changeTiers(tiers, stated, level, block, `service_tiers.${name}.`);
-      else if (isComplete(stated)) {
+      const part = `service_tiers.${name}`;
+      if (tiers === undefined && !isComplete(stated)) {
+        const message = `"${this.#model}" has no service tier "${name}"; write its official input and output to add it`;
+        level.effect.miss(part, this.#model, { block, message });
+        continue;
+      }
+      level.effect.apply(part, this.#model);
+      if (tiers !== undefined) this.#changeTiers(tiers, stated, level, block, `${part}.`);
+      else {
         const added = [tierOf(null, stated, block)];
         this.#serviceTiers.set(name, added);
-        this.#changeTiers(added, { tiers: stated.tiers }, level, block, `service_tiers.${name}.`);
-        level.effect.apply(`service_tiers.${name}`, this.#model);
-      } else {
-        const message = `"${this.#model}" has no service tier "${name}"; write its official input and output to add it`;
-        level.effect.miss(`service_tiers.${name}`, this.#model, { block, message });
+        this.#changeTiers(added, { tiers: stated.tiers }, level, block, `${part}.`);
       }
     }
   }

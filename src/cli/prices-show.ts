@@ -54,7 +54,12 @@ function suggestionOf(near: readonly string[]): string {
 }
 
 function print(io: Io, shown: PriceShown): void {
-  const { group, price, bounds } = shown;
+  const { group, price, bounds, bounds_at: places } = shown;
+  /** Adds the places that decide properties of the model. */
+  const placed = (text: string | null, ...fields: readonly string[]) => {
+    const stated = [...new Set(fields.flatMap((field) => places[field] ?? []))];
+    return text === null || stated.length === 0 ? text : `${text} (${stated.join(", ")})`;
+  };
   const asked = shown.asked === shown.model ? shown.model : `${shown.model} (asked for as ${shown.asked})`;
   printFields(io, [
     ["model", asked],
@@ -70,23 +75,52 @@ function print(io: Io, shown: PriceShown): void {
     ["in force", price === null ? `none at ${shown.at}` : `${spanOf(price)} (${price.file}:${price.line})`],
     ["source", price?.source ?? null],
     ["minimum", price === null ? null : minimumOf(price.minimum)],
-    ["context", `${bounds.context_tokens} ${bounds.unit}s, at most ${bounds.max_output_tokens} of output`],
+    [
+      "context",
+      placed(
+        `${bounds.context_tokens} ${bounds.unit}s, at most ${bounds.max_output_tokens} of output`,
+        "context_tokens",
+        "max_output_tokens",
+      ),
+    ],
     [
       "prompt parts",
-      `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`,
+      placed(
+        `image ${boundOf(bounds.image_part_tokens)}, audio ${boundOf(bounds.audio_part_tokens)}, file ${boundOf(bounds.file_part_tokens)}`,
+        "image_part_tokens",
+        "audio_part_tokens",
+        "file_part_tokens",
+      ),
     ],
-    ["tokenizer", bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`],
-    ["tokens per byte", `at most ${bounds.tokens_per_byte}`],
-    ["streams", bounds.streams === "live" ? "live: a hold may grow" : "burst: the hold covers the largest answer"],
-    ["output field", fieldsText(bounds.max_output_field)],
-    ["max_tool_calls", bounds.obeys_max_tool_calls ? "obeyed" : null],
-    ["hidden reasoning", bounds.reasoning ? `yes, ${bounds.tokens_per_second} tokens a second` : "no"],
+    [
+      "tokenizer",
+      placed(
+        bounds.tokenizer ?? `not published: o200k_base times ${bounds.error_factor}`,
+        ...(bounds.tokenizer === null ? ["tokenizer", "error_factor"] : ["tokenizer"]),
+      ),
+    ],
+    ["tokens per byte", placed(`at most ${bounds.tokens_per_byte}`, "tokens_per_byte")],
+    [
+      "streams",
+      placed(
+        bounds.streams === "live" ? "live: a hold may grow" : "burst: the hold covers the largest answer",
+        "streams",
+      ),
+    ],
+    ["output field", placed(fieldsText(bounds.max_output_field), "max_output_field")],
+    ["max_tool_calls", placed(bounds.obeys_max_tool_calls ? "obeyed" : null, "obeys_max_tool_calls")],
+    [
+      "hidden reasoning",
+      bounds.reasoning
+        ? placed(`yes, ${bounds.tokens_per_second} tokens a second`, "reasoning", "tokens_per_second")
+        : placed("no", "reasoning"),
+    ],
   ]);
   if (price?.per_request) {
     const { official_usd, gateway_usd, ...rule } = price.per_request;
     printLine(io, "");
     const row = { item: "request", official: official_usd, gateway: gateway_usd };
-    printRows(io, [{ ...row, because: wordsOf({ ...rule, official: official_usd }) }], priceColumns("per", "USD"));
+    printRows(io, [{ ...row, ...reasonOf({ ...rule, official: official_usd }) }], reasonColumns("per", "USD"));
   }
   for (const { service_tier, tiers } of price === null
     ? []
@@ -98,7 +132,7 @@ function print(io: Io, shown: PriceShown): void {
       ];
       printLine(io, "");
       if (title.length > 0) printLine(io, title.join(", "));
-      printRows(io, tier.rates.map(rateRow), priceColumns("class", `USD per 1M ${bounds.unit}s`));
+      printRows(io, tier.rates.map(rateRow), reasonColumns("class", `USD per 1M ${bounds.unit}s`));
     }
   }
   if (price !== null && price.fees.length > 0) {
@@ -107,10 +141,10 @@ function print(io: Io, shown: PriceShown): void {
       item: tool,
       official: official_usd,
       gateway: gateway_usd,
-      because: wordsOf({ ...rule, official: official_usd }),
+      ...reasonOf({ ...rule, official: official_usd }),
       added: input_tokens,
     }));
-    const columns = priceColumns("fee per call", "USD");
+    const columns = reasonColumns("fee per call", "USD");
     printRows(io, rows, { ...columns, "added tokens (at most)": right(({ added }) => added) });
   }
   for (const example of shown.examples) printExample(io, example, bounds.unit);
@@ -149,6 +183,16 @@ function priceColumns(first: string, unit: string): RowColumns<PriceRow> {
   };
 }
 
+/** Row with the places that decide its amounts; null for a default. */
+interface PlacedRow extends PriceRow {
+  readonly "gateway at": string | null;
+  readonly "official at": string | null;
+}
+
+function reasonColumns(first: string, unit: string): RowColumns<PlacedRow> {
+  return { ...priceColumns(first, unit), ...fieldColumns("gateway at", "official at") };
+}
+
 function printExample(io: Io, { request, items, ...sums }: PriceExample, unit: string): void {
   const total = { class: "total", tokens: 0, usd_per_million: null, official_usd_per_million: null, ...sums };
   printLine(io, "");
@@ -182,14 +226,23 @@ function measureOf({ per, field, default: otherwise, max }: TaskShown): string {
 
 type Rate = NonNullable<PriceShown["price"]>["tiers"][number]["rates"][number];
 
-function rateRow(rate: Rate): PriceRow {
+function rateRow(rate: Rate): PlacedRow {
   const { official_usd_per_million: official } = rate;
   return {
     item: rate.class,
     official: rate.official_of === rate.class ? official : `(${rate.official_of}) ${official}`,
     gateway: rate.gateway_usd_per_million,
-    because: wordsOf({ ...rate, official }),
+    ...reasonOf({ ...rate, official }),
   };
+}
+
+/** Returns the reason of an amount in words, and its places. */
+function reasonOf({
+  official_at,
+  gateway_at,
+  ...rule
+}: Parameters<typeof wordsOf>[0] & Pick<Rate, "official_at" | "gateway_at">) {
+  return { because: wordsOf(rule), "gateway at": gateway_at, "official at": official_at };
 }
 
 function wordsOf({
@@ -222,9 +275,9 @@ function spanOf({ from, until }: { readonly from: string; readonly until: string
   return until === null ? `from ${from}` : `from ${from} until ${until} (exclusive)`;
 }
 
-function minimumOf({ tokens, usd }: { readonly tokens: number; readonly usd: string }): string | null {
+function minimumOf({ tokens, usd, at }: NonNullable<PriceShown["price"]>["minimum"]): string | null {
   const parts = [...(tokens > 0 ? [`${tokens} tokens`] : []), ...(usd === "0.00" ? [] : [`USD ${usd}`])];
-  return parts.join(", ") || null;
+  return at === null ? null : `${parts.join(", ") || "none"} (${at})`;
 }
 
 function boundOf(tokens: number | null): string {

@@ -1,5 +1,7 @@
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
+import { explainChanges } from "../catalogue/explain.ts";
+import type { ChangeExplanation } from "../ports/catalogue.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
 import { printLine, commandFailure } from "./io.ts";
@@ -21,11 +23,13 @@ export const commands = [
       return {
         isValid: loading.ok,
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
+        changes: loading.ok ? explainChanges(loading, clock.now()) : [],
         faults: loading.ok ? [] : loading.faults,
       };
     },
-    json: ({ isValid, models, faults }) => ({ ok: isValid, models, faults }),
-    print: (io, { isValid, models, faults }) => {
+    json: ({ isValid, models, changes, faults }) => ({ ok: isValid, models, changes: changes.map(changeJson), faults }),
+    print: (io, { isValid, models, changes, faults }) => {
+      for (const change of changes) for (const line of changeLines(change)) printLine(io, line);
       if (isValid) printLine(io, `${models} models, no fault`);
       for (const fault of faults) printLine(io, fault);
     },
@@ -48,6 +52,35 @@ export const commands = [
   pricesDiff,
   pricesImport,
 ];
+
+function changeJson({ of, place, from, until, models, misfits, standardOnly }: ChangeExplanation) {
+  return { of, ...place, from, until, models, misfits, standard_only: standardOnly };
+}
+
+/** Returns what a change changes, and what it does not change, as lines with the change's position. */
+function changeLines({ of, place, from, until, models, misfits, standardOnly }: ChangeExplanation): string[] {
+  const time = [
+    ...(from === null ? [] : [` from ${from}`]),
+    ...(until === null ? [] : [` until ${until} (exclusive)`]),
+  ];
+  return [
+    `"${of}" changes ${listed(models)}${time.join("")}`,
+    ...misfits.map((misfit) => `"${of}": ${misfit.part} does not fit ${listed(misfit.models)}`),
+    ...(standardOnly.length === 0
+      ? []
+      : [`"${of}": the rates of long prompts and of other service tiers stay the same for ${listed(standardOnly)}`]),
+  ].map((line) => `${place.file}:${place.line}: ${line}`);
+}
+
+/** Lists models: "2 models (a, b)", or with the first ones only: "9 models (a, b, c and 6 more)". */
+function listed(models: readonly string[]): string {
+  const shown = models.length > listedMax + 1 ? models.slice(0, listedMax) : models;
+  const more = models.length - shown.length;
+  const names = shown.join(", ") + (more > 0 ? ` and ${more} more` : "");
+  return models.length === 1 ? names : `${models.length} models (${names})`;
+}
+
+const listedMax = 5;
 
 type Model = PricedModelJson;
 

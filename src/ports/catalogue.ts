@@ -177,6 +177,23 @@ export interface PriceExplanation {
   } | null;
 }
 
+/** What a change of a price file changes, for display. */
+export interface ChangeExplanation {
+  /** Id of a model, or a pattern. */
+  readonly of: string;
+  readonly place: FileLocation;
+  /** ISO day, inclusive; null for a change without a beginning. */
+  readonly from: string | null;
+  /** ISO day, exclusive; null for a change without an end. */
+  readonly until: string | null;
+  /** Ids of the models that the change changes. */
+  readonly models: readonly string[];
+  /** Parts of the change that do not fit some of its models, such as rates for a model with a price per request. */
+  readonly misfits: readonly { readonly part: string; readonly models: readonly string[] }[];
+  /** Models with rates for long prompts or other service tiers, which the change's own rates do not replace. */
+  readonly standardOnly: readonly string[];
+}
+
 export interface PriceEntry {
   /** ISO day, inclusive. */
   readonly from: string;

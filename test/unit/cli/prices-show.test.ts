@@ -160,12 +160,15 @@ describe("prices show", () => {
   });
 
   it("shows a price per request, and reports if no price is in force", async () => {
+    const file = join(farebox.folder, "mine.yaml");
     expect((await show("pictures", "--at", "2026-05-31")).price?.per_request).toEqual({
       official_usd: "0.25",
       gateway_usd: "0.125",
       rule: "share",
       fraction: "0.5",
       as: null,
+      official_at: `${file}:46`,
+      gateway_at: `${file}:2`,
     });
     expect(await show("pictures")).toMatchObject({ price: null, entries: [{ in_force: false }] });
     expect((await farebox.run("prices", "show", "pictures")).stdout).toContain("in force\tnone at 2026-11-20");
@@ -190,6 +193,7 @@ describe("prices show", () => {
       ["priority", [0, "2.00", "share"], [101, "4.00", "share"]],
       ["flex", [0, "0.90", "stated"]],
     ]);
+    const file = join(farebox.folder, "mine.yaml");
     expect(shown.price?.fees).toEqual([
       {
         tool: "web_search_call",
@@ -199,6 +203,8 @@ describe("prices show", () => {
         rule: "share",
         fraction: "0.5",
         as: null,
+        official_at: `${file}:40`,
+        gateway_at: `${file}:2`,
       },
       {
         tool: "file_search_call",
@@ -208,23 +214,63 @@ describe("prices show", () => {
         rule: "stated",
         fraction: null,
         as: null,
+        official_at: `${file}:40`,
+        gateway_at: `${file}:40`,
       },
     ]);
     const { stdout } = await farebox.run("prices", "show", "tiered");
     expect(stdout).toContain("served as\tbig, other\n");
     expect(stdout).toContain("service tier priority, all tokens of requests with prompts from 101 tokens\n");
-    expect(stdout).toContain("web_search_call\t0.01\t0.005\t0.5 of 0.01\t16000\n");
+    expect(stdout).toContain(`web_search_call\t0.01\t0.005\t0.5 of 0.01\t${file}:2\t${file}:40\t16000\n`);
   });
 
   it("prints the model, its rates and its other prices as text", async () => {
     const { stdout } = await farebox.run("prices", "show", "large-2026-05-05");
+    const file = join(farebox.folder, "mine.yaml");
     expect(stdout).toContain("model\tbig (asked for as large-2026-05-05)\n");
-    expect(stdout).toContain("input\t4.00\t1.50\tstated by the gateway\n");
-    expect(stdout).toContain("cache_write\t5.00\t2.50\t0.5 of 5.00\n");
-    expect(stdout).toContain("image_input\t(input) 4.00\t1.50\tcharged as input\n");
+    expect(stdout).toContain(`input\t4.00\t1.50\tstated by the gateway\t${file}:21\t${file}:20\n`);
+    expect(stdout).toContain(`cache_write\t5.00\t2.50\t0.5 of 5.00\t${file}:2\t${file}:20\n`);
+    expect(stdout).toContain(`image_input\t(input) 4.00\t1.50\tcharged as input\t-\t${file}:20\n`);
+    expect(stdout).toContain(`context\t1000000 tokens, at most 4000 of output (${file}:9, ${file}:10)\n`);
     expect(stdout).toContain("the part of the prompt from 200001 tokens\n");
-    expect(stdout).toMatch(/^minimum\t100 tokens, USD 0\.005$/m);
+    expect(stdout).toMatch(/^minimum\t100 tokens, USD 0\.005 \(.*mine\.yaml:22\)$/m);
     expect(stdout).toMatch(/^another price: from 2026-01-01 until 2026-03-01 \(exclusive\) \(.*mine\.yaml:14\)$/m);
+  });
+
+  it("names the file and line that decide each figure of a changed model", async () => {
+    const changes = `gateway: { cached_input: official, minimum: { usd: "0.001" } }
+models:
+  big:
+    change:
+      from: 2026-04-01
+      source: "our contract"
+      official: { output: "21.00" }
+      max_output_tokens: 2000
+  "tier*": { change: { group: half, from: 2026-04-01, source: "our contract", fees: { file_search_call: { gateway: "0.001" } } } }
+`;
+    writeFileSync(join(farebox.folder, "changes.yaml"), changes);
+    const at = (line: number) => `${join(farebox.folder, "changes.yaml")}:${line}`;
+    const own = (line: number) => `${join(farebox.folder, "mine.yaml")}:${line}`;
+    const big = await show("big");
+    expect(big.price).toMatchObject({
+      from: "2026-04-01",
+      source: "our contract; otherwise the new list",
+      minimum: { tokens: 100, usd: "0.005", at: own(22) },
+    });
+    expect(big.bounds_at).toMatchObject({ context_tokens: own(9), max_output_tokens: at(8) });
+    const places = Object.fromEntries(
+      (big.price?.tiers[0]?.rates ?? []).map((rate) => [rate.class, [rate.official_at, rate.gateway_at]]),
+    );
+    expect(places).toMatchObject({
+      input: [own(20), own(21)],
+      cached_input: [own(20), own(21)],
+      output: [at(7), own(2)],
+      reasoning: [at(7), null],
+    });
+    const tiered = await show("tiered");
+    expect(tiered.price?.minimum).toEqual({ tokens: 0, usd: "0.001", at: at(1) });
+    expect(tiered.price?.fees[1]).toMatchObject({ gateway_usd: "0.001", official_at: own(40), gateway_at: at(9) });
+    expect((await farebox.run("prices", "show", "big", "--at", "2026-03-31")).stdout).toContain("the new list\n");
   });
 
   it("computes an example to the last digit, and one of a single token if there is a minimum", async () => {
