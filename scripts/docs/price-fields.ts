@@ -7,6 +7,7 @@ interface Schema {
   readonly type?: string | readonly string[];
   readonly anyOf?: readonly Schema[];
   readonly enum?: readonly string[];
+  readonly const?: boolean;
   readonly items?: Schema;
   readonly description?: string;
   readonly properties?: Readonly<Record<string, Schema>>;
@@ -16,17 +17,23 @@ interface Schema {
 /** Titles of the tables, by the path of the block whose fields they list. A field appears in the table of its nearest block. */
 const titles: Readonly<Record<string, string>> = {
   "": "A file",
+  "groups.NAME": "A group, or `gateway`",
   "models.NAME": "A model",
+  "models.NAME.change": "A change of a model",
   "models.NAME.prices[]": "A price of a model",
   "models.NAME.tasks.TYPE[]": "A price of a task",
   "routes.PATH": "A path of the gateway",
 };
+
+/** Tables whose rows a table does not repeat. A sentence names these fields instead. */
+const others: Readonly<Record<string, readonly string[]>> = { "models.NAME.change": ["groups.NAME", "models.NAME"] };
 
 /** Placeholders in a path for members whose names a price file chooses. */
 const memberNames: Readonly<Record<string, string>> = { tasks: "TYPE", routes: "PATH", fees: "CALL" };
 
 /** Blocks with the same fields as other blocks, or with one rate for each token class. The text of the page describes them. */
 const repeated: ReadonlySet<string> = new Set([
+  "changes",
   "default",
   "defaults",
   "official",
@@ -44,7 +51,11 @@ export function priceFieldTables(): string {
   return Object.entries(titles)
     .map(([path, title]) => {
       const heading = path === "" ? `**${title}**` : `**${title}** (${code(path)})`;
-      return `${heading}\n\n${table(["field", "type", "meaning"], rows.get(path) ?? [])}`;
+      const own = rows.get(path) ?? [];
+      const shared = (others[path] ?? []).map((other) => [other, own.filter(isIn(rows.get(other) ?? []))] as const);
+      const listed = own.filter((row) => shared.every(([, equal]) => !equal.includes(row)));
+      const fields = table(["field", "type", "meaning"], listed);
+      return [heading, fields, ...shared.map(([other, equal]) => alsoIn(other, equal))].join("\n\n");
     })
     .join("\n\n");
 
@@ -55,7 +66,7 @@ export function priceFieldTables(): string {
       const shown = within === "" ? fieldPath : fieldPath.slice(within.length + 1);
       if (field.description === undefined) throw new Error(`the field ${fieldPath} of price files has no description`);
       rows.get(within)?.push([code(shown), typeOf(field), cell(field.description)]);
-      if (!repeated.has(name)) addMembers(field, fieldPath, name, within);
+      if (!repeated.has(name)) addMembers(field, fieldPath, name, nearest(fieldPath, within));
     }
   }
 
@@ -69,6 +80,17 @@ export function priceFieldTables(): string {
       addMembers(members, memberPath, name, nearest(memberPath, within));
     }
   }
+}
+
+/** Returns a filter for rows that these rows also contain. */
+function isIn(rows: readonly string[][]): (row: readonly string[]) => boolean {
+  return (row) => rows.some((other) => other.join("|") === row.join("|"));
+}
+
+/** Returns the sentence that names the fields of another table. Their parts are not named. */
+function alsoIn(path: string, rows: readonly (readonly string[])[]): string {
+  const names = rows.flatMap(([name = ""]) => (/[.[]/.test(name) ? [] : [name]));
+  return `Also, as in ${code(path)}: ${names.join(", ")}.`;
 }
 
 /** Returns the path itself if it has a table; otherwise the path of the enclosing block. */
@@ -94,9 +116,17 @@ function listed(member: Schema): string {
   return type === "string" ? "texts" : type === "integer" ? "numbers" : "blocks";
 }
 
-function typeOf({ type = "", anyOf, enum: values, items, additionalProperties: members }: Schema): string {
+function typeOf({
+  type = "",
+  anyOf,
+  enum: values,
+  const: value,
+  items,
+  additionalProperties: members,
+}: Schema): string {
   if (anyOf !== undefined) return [...new Set(anyOf.map(typeOf))].join(" or ");
   if (typeof type !== "string") return type.map((each) => typeOf({ type: each })).join(" or ");
+  if (value !== undefined) return code(String(value));
   if (values !== undefined) return values.map(code).join(", ");
   if (items !== undefined) return `list of ${items.type === "string" ? "texts" : "blocks"}`;
   if (type !== "object") return plainTypes[type] ?? type;

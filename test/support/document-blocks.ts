@@ -72,7 +72,10 @@ const yamlRules: readonly (readonly [Rule, readonly string[]])[] = [
   ["prometheus", ["scrape_configs", "rule_files"]],
   // Continue and promptfoo.
   ["yaml", ["schema", "providers"]],
-  ["prices", ["groups", "provider", "models", "default", "defaults", "routes", "task_minutes", "task_units"]],
+  [
+    "prices",
+    ["groups", "gateway", "provider", "models", "default", "defaults", "routes", "task_minutes", "task_units"],
+  ],
   ["model", ["prices", "tasks"]],
   ["apply", ["teams", "keys", "budgets"]],
   ["settings", settingNames],
