@@ -7,8 +7,10 @@ import { buildOnce } from "../../support/built-catalogues.ts";
 import { codeBlocks, documents, inlineCode } from "../../support/documents.ts";
 import { priceFolder } from "../../support/price-files.ts";
 
-/** Pages with tables of rates. The first column of such a table has price files. */
-const pages = ["docs/prices.md", "docs/gateways.md"] as const;
+const path = "docs/prices.md";
+const page = documents.get(path) ?? "";
+
+/** Beginning of a table of rates. Its first column has price files. */
 const header = "| your files state |";
 
 /** Model and day of tables that do not state them. */
@@ -32,8 +34,8 @@ function fileOf(cell: string, before: string): string {
   return codeBlocks(before).findLast(({ language }) => language === "yaml")?.code ?? "";
 }
 
-function rowsOf(page: string): Row[] {
-  const lines = (documents.get(page) ?? "").split("\n");
+function rowsOf(text: string): Row[] {
+  const lines = text.split("\n");
   return lines.flatMap((line, index) => {
     if (!line.startsWith(header)) return [];
     const names = cellsOf(line).map((name) => name.replaceAll("`", ""));
@@ -44,7 +46,7 @@ function rowsOf(page: string): Row[] {
       const rates = tokenClasses.flatMap((name) => (names.includes(name) ? [[name, cellOf(name)]] : []));
       const file = fileOf(cells[0] ?? "", lines.slice(0, index).join("\n"));
       const { model = common.model, day = common.day } = { model: cellOf("model"), day: cellOf("day") };
-      return { place: `${page}:${index + offset + 3}`, file, model, day, rates: Object.fromEntries(rates) };
+      return { place: `${path}:${index + offset + 3}`, file, model, day, rates: Object.fromEntries(rates) };
     });
   });
 }
@@ -57,7 +59,7 @@ async function ratesOf({ file, model, day }: Pick<Row, "file" | "model" | "day">
   return loaded.catalogue.find(model, Date.parse(day))?.price?.version.tiers[0].charged;
 }
 
-const rows = pages.flatMap(rowsOf);
+const rows = rowsOf(page);
 
 it("the tables of rates have many rows", () => {
   expect(rows.length).toBeGreaterThan(12);
@@ -77,5 +79,5 @@ it("states how much too expensive cached input of claude-opus-5-5 is by default"
   const byDefault = await ratesOf({ ...model, file: "{}\n" });
   const official = await ratesOf({ ...model, file: "gateway: { cached_input: official }\n" });
   expect(official && byDefault && byDefault.cached_input / official.cached_input).toBe(20n);
-  expect(documents.get("docs/prices.md")).toContain("charged 20 times too much by default");
+  expect(page).toContain("charged 20 times too much by default");
 });
