@@ -124,6 +124,34 @@ describe("report --what-if", () => {
     });
   });
 
+  it.each([
+    ["a gateway", 'gateway: { fraction: "1" }', ["0.006", "0.256"]],
+    [
+      "a group that a change without a day assigns",
+      'groups: { all: { fraction: "1" } }\nmodels: { model-a: { change: { group: all } } }',
+      ["0.006", "0.256"],
+    ],
+    [
+      "a group that a change assigns from a day",
+      'groups: { all: { fraction: "1" } }\nmodels: { model-a: { change: { from: 2026-11-20, group: all } } }',
+      ["0.003", "0.256"],
+    ],
+    [
+      "a change from a day",
+      'models: { "model-*": { change: { from: 2026-11-20, source: mine, fraction: "1" } } }',
+      ["0.003", "0.256"],
+    ],
+  ])("recomputes past days with %s, while the charges stay", async (_name, text, expected) => {
+    writeFileSync(join(folder, "mine.yaml"), `${text}\n`);
+    farebox.env["FAREBOX_PRICING"] = folder;
+    const report = await whatIf("--by", "day,model", "--what-if", folder);
+    const rows = report.rows.filter(({ model }) => model === "model-a");
+    // The second day has a charge of 0.25 without tokens, which keeps its amount.
+    expect(rows.map(({ what_if }) => what_if.cost_usd)).toEqual(expected);
+    expect(rows.map(({ cost_usd }) => cost_usd)).toEqual(["0.003", "0.253"]);
+    expect(await farebox.json("verify")).toMatchObject({ differences: [] });
+  });
+
   it("refuses invalid prices or a missing folder, and prints nothing else", async () => {
     writeFileSync(join(folder, "bad.yaml"), "modells: {}");
     expect(await farebox.run("report", "--what-if", folder)).toEqual({
