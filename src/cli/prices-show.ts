@@ -190,7 +190,11 @@ interface PlacedRow extends PriceRow {
 }
 
 function reasonColumns(first: string, unit: string): RowColumns<PlacedRow> {
-  return { ...priceColumns(first, unit), ...fieldColumns("gateway at", "official at") };
+  return {
+    ...priceColumns(first, unit),
+    "gateway at": { cell: (row) => row["gateway at"], narrow: "drop" },
+    "official at": { cell: (row) => row["official at"], narrow: "drop" },
+  };
 }
 
 function printExample(io: Io, { request, items, ...sums }: PriceExample, unit: string): void {
