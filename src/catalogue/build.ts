@@ -5,7 +5,7 @@ import type { Path } from "../ports/yaml.ts";
 import { blockOf, readPriceFile, type Block, type ParsedPriceFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import { formatFault, suggest, type Fault, type OrFaults } from "../core/fault.ts";
-import { changesByModel, changesIn, isChange, type Change } from "./changes.ts";
+import { changesByModel, changesIn, isChange, reportEmpty, reportWithoutPrice, type Change } from "./changes.ts";
 import { Effect } from "./effects.ts";
 import type { Level } from "./levels.ts";
 import { resolveModel, type LevelsInTime, type ModelLevels, type ModelStatement } from "./resolve.ts";
@@ -46,7 +46,11 @@ export function buildCatalogue(
   const terms = termsOf(read, blockIn, unreadable.length === 0);
   const statements = statementsOf(read, blockIn);
   const models = [...statements.models.values()];
-  const known = models.map(({ id, model }) => ({ id, aliases: model.aliases ?? [] }));
+  const added = Map.groupBy(statements.changes, (change) => change.models);
+  const known = models.map((statement) => {
+    const aliases = aliasesOf(statement, added.get(statement.id) ?? []);
+    return { id: statement.id, aliases: aliases.map(({ alias }) => alias) };
+  });
   const changes = changesByModel(statements.changes, known, unreadable.length === 0 && statements.isComplete);
   const resolvedOf = (statement: Statement): Resolved => {
     const own = (changes.get(statement.id) ?? []).filter((change) => change.block.layer >= statement.block.layer);
@@ -67,7 +71,7 @@ export function buildCatalogue(
   const byName = namesOf(resolved);
   const fallback = statements.fallback && resolvedOf(statements.fallback);
   const routes = routesOf(read, (file, key) => blockOf({ file, layer: 0, path: ["routes", key] }, report));
-  reportEffects(statements.changes, terms);
+  reportEffects(statements, changes, terms);
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
   const entries = resolved.map(({ entry }) => entry);
@@ -110,6 +114,7 @@ function termsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: Block
     isComplete &&= blockIn(file, layer, []).isReliable("groups");
     for (const [name, stated] of Object.entries(file.value.groups ?? {})) {
       const block = blockIn(file, layer, ["groups", name]);
+      reportEmpty(stated, block);
       const own = groups.get(name) ?? [];
       const other = own.findLast((each) => each.block.layer === layer);
       if (name === ceilingPrice)
@@ -120,6 +125,7 @@ function termsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: Block
     }
     if (file.value.gateway === undefined) return;
     const block = blockIn(file, layer, ["gateway"]);
+    reportEmpty(file.value.gateway, block);
     const other = gateways[layer]?.block.place();
     if (other !== undefined)
       block.report(`"gateway" is already in ${other.file}, line ${other.line}; keep one of them`);
@@ -128,13 +134,29 @@ function termsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: Block
   return { layers: layers.length, gateways, groups, removed, isComplete };
 }
 
-/** Reports changes, groups and gateways of which a part changes no model. */
-function reportEffects(changes: readonly Change[], { gateways, groups }: Terms): void {
+/** Reports changes, groups and gateways of which a part changes no model. `byModel`: changes of each model. */
+function reportEffects(
+  { models, changes }: Statements,
+  byModel: ReadonlyMap<string, readonly Change[]>,
+  { gateways, groups }: Terms,
+): void {
+  const isWhole = (id: string) => models.get(id)?.block.isWhole() ?? true;
   for (const level of [...changes, ...gateways, ...[...groups.values()].flat()]) {
     if (level === undefined) continue;
     const { stated, block, effect } = level;
-    effect.report(stated.fraction === undefined ? null : { text: stated.fraction, block: block.at("fraction") });
+    const fraction = stated.fraction === undefined ? null : { text: stated.fraction, block: block.at("fraction") };
+    effect.report(fraction, isWhole);
   }
+  const covered = new Map<Change, Statement[]>();
+  for (const statement of models.values()) {
+    for (const change of byModel.get(statement.id) ?? [])
+      if (change.block.layer >= statement.block.layer) covered.set(change, [...(covered.get(change) ?? []), statement]);
+  }
+  for (const [change, statements] of covered)
+    reportWithoutPrice(
+      change,
+      statements.every(({ block }) => block.isWhole()),
+    );
 }
 
 /**

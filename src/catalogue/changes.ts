@@ -1,9 +1,17 @@
-import { suggest } from "../core/fault.ts";
+import { nearest } from "../core/fault.ts";
 import { matchesPattern } from "../core/keys.ts";
+import { bareName, baseName, fold } from "../core/model-names.ts";
 import { Effect } from "./effects.ts";
-import type { Level } from "./levels.ts";
+import { priceFields, type Level } from "./levels.ts";
 import type { Block } from "./read.ts";
-import { changedTraitNames, type StatedChange, type StatedModel, type StatedTraits } from "./schema.ts";
+import { cacheClasses, cacheWords } from "./rates.ts";
+import {
+  changedTraitNames,
+  type StatedChange,
+  type StatedModel,
+  type StatedTerms,
+  type StatedTraits,
+} from "./schema.ts";
 import { instantOf } from "./validity.ts";
 
 /** A change of single fields of a model, or of all models that a pattern matches. */
@@ -14,25 +22,11 @@ export interface Change extends Level {
   /** Time of the change in milliseconds since 1970; infinite without a beginning or an end. */
   readonly start: number;
   readonly end: number;
+  /** True if the change states an amount, or how amounts are computed. */
+  readonly statesAmount: boolean;
   /** True if the change may change a price. */
   readonly isPriced: boolean;
 }
-
-/** Fields of a change that state amounts, or how amounts are computed. */
-const amountFields = [
-  "fraction",
-  "minimum",
-  "cached_input",
-  "cache_write",
-  "cache_write_1h",
-  "fees",
-  "official",
-  "gateway",
-  "per_request",
-  "tier_mode",
-  "tiers",
-  "service_tiers",
-] as const satisfies readonly (keyof StatedChange)[];
 
 /** Returns the traits of the model that a change states. */
 export function traitsIn(stated: StatedChange): StatedTraits {
@@ -63,18 +57,20 @@ export function changesIn(models: string, stated: StatedModel, block: Block): re
       other === "changes" ? "write all changes in `changes`" : "a model is either changed or stated as a whole";
     block.at(other).report(`"${field}" cannot be next to "${other}"; ${advice}`);
   }
+  if (changes?.length === 0) block.at("changes").report("states nothing; write a change, or leave it out");
   const single = change === undefined ? [] : [changeOf(models, change, block.at("change"))];
   // A change that was removed because of a fault is undefined.
   const listed: readonly (StatedChange | undefined)[] = changes ?? [];
   const several = listed.flatMap((each, index) =>
     each === undefined ? [] : [changeOf(models, each, block.at("changes", index))],
   );
-  several.forEach(({ start, block: here, stated: { from = "" } }, index) => {
+  several.forEach(({ start, block: here, stated: { from } }, index) => {
     const before = several[index - 1];
-    if (before !== undefined && start < before.start)
-      here
-        .at("from")
-        .report(`begins on ${from}, before the change above it; write changes in the order of their \`from\``);
+    if (before === undefined || start >= before.start) return;
+    const begins = from === undefined ? "has no `from`, so that it begins" : `begins on ${from},`;
+    const advice = "write changes in the order of their `from`";
+    if (from !== undefined || here.isReliable("from"))
+      here.at("from").report(`${begins} before the change above it; ${advice}`);
   });
   if (isPattern) {
     for (const each of [...single, ...several]) {
@@ -87,13 +83,17 @@ export function changesIn(models: string, stated: StatedModel, block: Block): re
 
 function changeOf(models: string, stated: StatedChange, block: Block): Change {
   const { from, until, source } = stated;
-  const statesAmount = amountFields.some((field) => stated[field] !== undefined);
+  const statesAmount = priceFields.some((field) => stated[field] !== undefined);
   if (statesAmount && from === undefined && block.isReliable("from")) {
     block.report('"from" is missing; write the first UTC day of the change, so that earlier days keep their price');
   }
   if (statesAmount && source === undefined && block.isReliable("source")) {
     block.report('"source" is missing; write where the amounts come from, such as "our contract"');
   }
+  reportEmpty(stated, block);
+  reportTiers(stated.tiers, block.at("tiers"));
+  for (const [name, tier] of Object.entries(stated.service_tiers ?? {}))
+    reportTiers(tier?.tiers, block.at("service_tiers", name, "tiers"));
   if (from !== undefined && until !== undefined && until <= from) {
     block.at("until").report(`ends on ${until}, not after its start on ${from}; write a later day or leave it out`);
   }
@@ -106,8 +106,62 @@ function changeOf(models: string, stated: StatedChange, block: Block): Change {
     effect: new Effect(),
     start: from === undefined ? Number.NEGATIVE_INFINITY : instantOf(from),
     end: until === undefined ? Number.POSITIVE_INFINITY : instantOf(until),
+    statesAmount,
     isPriced: statesAmount || stated.group !== undefined,
   };
+}
+
+/**
+ * Reports blocks that state nothing, which are forgotten or mistaken. An empty minimum would remove the minimum of a
+ * lower level.
+ */
+export function reportEmpty(stated: StatedTerms | StatedChange, block: Block): void {
+  const isEmpty = (value: unknown) =>
+    typeof value === "object" && value !== null && Object.values(value).every((each) => each === undefined);
+  if (isEmpty(stated) && block.isWhole()) block.report("states nothing; write a field, or leave it out");
+  for (const [field, value] of Object.entries(stated)) {
+    const here = block.at(field);
+    if (!here.isWhole()) continue;
+    if (field === "minimum" && isEmpty(value)) here.report("states nothing; write tokens, usd or both");
+    else if (field === "max_output_field" || Array.isArray(value)) continue;
+    else if (isEmpty(value)) here.report(`states nothing; write a field, or leave "${field}" out`);
+    else if (field === "fees" || field === "service_tiers") {
+      for (const [name, part] of Object.entries(value as object))
+        if (isEmpty(part)) here.at(name).report(`states nothing; write a field, or leave "${name}" out`);
+    }
+  }
+}
+
+/** Reports tiers of one change that are stated twice, that state nothing, or that are removed and changed. */
+function reportTiers(tiers: StatedChange["tiers"], block: Block): void {
+  const starts = new Set<number>();
+  // A tier that was removed because of a fault is undefined.
+  for (const [index, tier] of ((tiers ?? []) as readonly (StatedTierChange | undefined)[]).entries()) {
+    const here = block.at(index);
+    if (tier === undefined || !here.isWhole()) continue;
+    const { from_prompt_tokens: start, official, gateway, remove } = tier;
+    if (starts.has(start)) here.at("from_prompt_tokens").report(`is ${start} for a second time; keep one of them`);
+    starts.add(start);
+    const field = official === undefined ? "gateway" : "official";
+    if (official === undefined && gateway === undefined) {
+      if (!remove) here.report("states nothing; write official, gateway, or remove: true");
+    } else if (remove) here.at(field).report(`has no meaning next to remove; leave "${field}" out`);
+  }
+}
+
+type StatedTierChange = NonNullable<StatedChange["tiers"]>[number];
+
+/** Reports a change of prices for models that have none at its time, unless a fault may have removed a price. */
+export function reportWithoutPrice(
+  { block, stated, effect, models, isPattern, statesAmount }: Change,
+  isWhole: boolean,
+): void {
+  const { from, until } = stated;
+  const isFaulty = from === undefined || (until !== undefined && until <= from);
+  if (!statesAmount || effect.meetsPrice || !isWhole || isFaulty) return;
+  const time = until === undefined ? `from ${from}` : `from ${from} until ${until}`;
+  const which = isPattern ? `a model that "${models}" matches` : `"${models}"`;
+  block.report(`no price of ${which} is in force ${time}; write other days, or state the model as a whole`);
 }
 
 /** A model that changes may name. */
@@ -146,7 +200,7 @@ function compare(a: number, b: number): number {
 }
 
 function covers({ models, isPattern }: Change, id: string): boolean {
-  return isPattern ? matchesPattern(models.toLowerCase(), id.toLowerCase()) : models === id;
+  return isPattern ? matchesPattern(fold(models), fold(id)) : models === id;
 }
 
 /** A change of an id ranks above all patterns, and a longer pattern above a shorter one. */
@@ -156,14 +210,28 @@ function rankOf({ models, isPattern }: Change): number {
 
 function unmatched({ models, isPattern }: Change, known: readonly NamedModel[]): string {
   const ids = known.map(({ id }) => id);
+  const advice = (near: string | undefined) =>
+    near === undefined ? "`farebox prices list` shows the ids" : `did you mean "${near}"?`;
   if (!isPattern) {
-    const owner = known.find(({ aliases }) => aliases.includes(models));
-    if (owner !== undefined) return `"${models}" is another name of model "${owner.id}"; write ${owner.id}`;
-    return `"${models}" names no model to change; ${suggest(models, ids)}`;
+    const id = idOf(models, known);
+    return id === undefined
+      ? `"${models}" names no model to change; ${advice(nearest(models, ids)[0])}`
+      : `"${models}" is another name of model "${id}"; write ${id}`;
   }
   const [start = ""] = models.split("*");
-  const starts = [...new Set(ids.map((id) => id.slice(0, start.length)))];
-  return `"${models}" matches no model; ${suggest(start, starts).replace(/^(did you mean ".*)"\?$/, '$1*"?')}`;
+  const [near] = start === "" ? [] : nearest(start, [...new Set(ids.map((id) => id.slice(0, start.length)))]);
+  return `"${models}" matches no model; ${advice(near && `${near}*`)}`;
+}
+
+/** Returns the id of a model of which a text is another name or another spelling. */
+function idOf(text: string, known: readonly NamedModel[]): string | undefined {
+  const bare = bareName(text);
+  for (const form of [text, baseName(text), bare, baseName(bare)]) {
+    const isNamed = (name: string) => form !== undefined && fold(name) === fold(form);
+    const found = known.find(({ id, aliases }) => isNamed(id) || aliases.some(isNamed));
+    if (found !== undefined) return found.id;
+  }
+  return undefined;
 }
 
 /** Reports figures that a change states, if a change before it states them for the same model from the same day. */
@@ -173,38 +241,68 @@ function reportTwice(id: string, applied: readonly Change[], index: number, repo
     const isSame =
       other.block.layer === change.block.layer && rankOf(other) === rankOf(change) && other.start === change.start;
     if (!isSame) continue;
-    const before = new Map(figuresOf(other.stated, other.block));
-    for (const [name, block] of figuresOf(change.stated, change.block)) {
-      const first = before.get(name)?.place();
-      if (first === undefined) continue;
+    const before = figuresOf(other.stated, other.block);
+    for (const { name, value, block } of figuresOf(change.stated, change.block)) {
+      const clash = before.find((figure) => figure.name === name || clashes(figure, { name, value }));
+      if (clash === undefined) continue;
+      const first = clash.block.place();
       const { file, line } = block.place();
       const position = `${file}:${line}:${name}`;
       if (reported.has(position)) continue;
       reported.add(position);
       const since = change.stated.from === undefined ? "" : " from the same day";
+      const place = `${first.file}, line ${first.line}`;
       block.report(
-        `${name} of "${id}" is already changed${since} in ${first.file}, line ${first.line}; keep one of them`,
+        clash.name === name
+          ? `${name} of "${id}" is already changed${since} in ${place}; keep one of them`
+          : `${name} of "${id}" contradicts ${clash.name}, which is changed${since} in ${place}; write both in one change`,
       );
     }
   }
 }
 
+/** Returns true if the order of two changes from one day would decide whether an amount counts. */
+function clashes(a: NamedFigure, b: NamedFigure): boolean {
+  return replaces(a, b) || replaces(b, a);
+}
+
+/** Returns true if a figure removes another one of a lower level, as `decidePrice` does. */
+function replaces({ name }: NamedFigure, other: NamedFigure): boolean {
+  const isTerm = (each: string) => cacheClasses.some((term) => term === each);
+  if (name === "fraction")
+    return /(^|\.)gateway(\.|$)/.test(other.name) || (isTerm(other.name) && !cacheWords.has(other.value));
+  return isTerm(name) && other.name.endsWith(`gateway.${name}`);
+}
+
+interface NamedFigure {
+  /** Such as "gateway.input". */
+  readonly name: string;
+  readonly value: unknown;
+}
+
+interface Figure extends NamedFigure {
+  readonly block: Block;
+}
+
 /** Fields of a change that are not figures, or whose parts are one figure. */
-const notFigures = new Set(["from", "until", "source", "aliases", "from_prompt_tokens"]);
+const notFigures = new Set(["from", "until", "source", "aliases"]);
 const wholeFigures = new Set(["minimum", "image_tokens", "max_output_field"]);
 
-/** Returns each figure of a change with its name, such as "gateway.input", and its position. */
-function figuresOf(stated: object, block: Block, within = ""): [name: string, block: Block][] {
-  return Object.entries(stated).flatMap(([field, value]: [string, unknown]): [string, Block][] => {
+/** Returns each figure of a change. A tier is one figure. */
+function figuresOf(stated: object, block: Block, within = ""): Figure[] {
+  return Object.entries(stated).flatMap(([field, value]: [string, unknown]): Figure[] => {
     if (value === undefined || notFigures.has(field)) return [];
     const name = `${within}${field}`;
+    const here = block.at(field);
     if (Array.isArray(value)) {
-      return (value as readonly ({ readonly from_prompt_tokens?: number } | undefined)[]).flatMap((tier, index) =>
-        tier === undefined ? [] : figuresOf(tier, block.at(field, index), `${name}.${tier.from_prompt_tokens ?? ""}.`),
+      return (value as readonly (StatedTierChange | undefined)[]).flatMap((tier, index) =>
+        tier === undefined
+          ? []
+          : [{ name: `${name}.${tier.from_prompt_tokens}`, value: tier, block: here.at(index, "from_prompt_tokens") }],
       );
     }
-    if (typeof value === "object" && value !== null && !wholeFigures.has(field))
-      return figuresOf(value, block.at(field), `${name}.`);
-    return [[name, block.at(field)]];
+    return typeof value === "object" && value !== null && !wholeFigures.has(field)
+      ? figuresOf(value, here, `${name}.`)
+      : [{ name, value, block: here }];
   });
 }

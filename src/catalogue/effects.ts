@@ -13,6 +13,17 @@ export class Effect {
     { readonly block: Block; readonly message: string; readonly models: Set<string> }
   >();
   readonly #inexact = { amount: "", models: new Set<string>() };
+  #meetsPrice = false;
+
+  /** True if a price of a model that the statement covers was in force at any time of the statement. */
+  get meetsPrice(): boolean {
+    return this.#meetsPrice;
+  }
+
+  /** Records that a price was in force at a time of the statement. */
+  meetPrice(): void {
+    this.#meetsPrice = true;
+  }
 
   /** Records that a part of the statement applies to a model. */
   apply(part: string, model: string): void {
@@ -33,9 +44,17 @@ export class Effect {
     this.#inexact.models.add(model);
   }
 
-  /** Reports the parts without any effect, and a fraction that is not exact. */
-  report(fraction: { readonly text: string; readonly block: Block } | null): void {
-    for (const [part, { block, message }] of this.#missed) if (!this.#applied.has(part)) block.report(message);
+  /**
+   * Reports the parts without any effect, and a fraction that is not exact. Of a part and a part within it, only the
+   * inner one counts. `isWhole`: returns false for a model of which a fault removed a part; a part that does not fit such
+   * a model may be right.
+   */
+  report(fraction: { readonly text: string; readonly block: Block } | null, isWhole: (model: string) => boolean): void {
+    const counted = [...this.#applied, ...this.#missed.keys()];
+    for (const [part, { block, message, models }] of this.#missed) {
+      const isInner = !this.#applied.has(part) && !counted.some((other) => other.startsWith(`${part}.`));
+      if (isInner && [...models].every(isWhole)) block.report(message);
+    }
     const { amount, models } = this.#inexact;
     if (fraction === null || models.size === 0) return;
     const [first] = models;

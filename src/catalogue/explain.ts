@@ -15,7 +15,7 @@ import type { ModelOrigin, Origins } from "./build.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
-import { traitPlaces } from "./resolve.ts";
+import { countsTokens, traitPlaces } from "./resolve.ts";
 
 export interface Loaded {
   readonly catalogue: Catalogue;
@@ -77,15 +77,19 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
 /** Returns the price of a model that is in force at an instant, and its index in the model's file. */
 export function decidedAt(
   id: string,
-  { model, block, levels }: ModelOrigin,
+  origin: ModelOrigin,
   at: number,
 ): { readonly index: number; readonly price: DecidedPrice } | null {
+  const { model, block, levels } = origin;
   const day = new Date(at).toISOString().slice(0, 10);
   const prices = model.prices ?? [];
   const index = prices.findLastIndex(({ from }) => from <= day);
   const price = prices[index];
   if (price === undefined || (price.until !== undefined && price.until <= day)) return null;
-  return { index, price: decidePrice(id, price, block.at("prices", index), levels.at(at)) };
+  return {
+    index,
+    price: decidePrice({ id, countsTokens: countsTokens(origin) }, price, block.at("prices", index), levels.at(at)),
+  };
 }
 
 /**

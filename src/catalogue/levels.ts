@@ -3,6 +3,7 @@ import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { Effect } from "./effects.ts";
 import {
   cacheClasses,
+  cacheWords,
   rateOf,
   type DecidedAmount,
   type DecidedSides,
@@ -42,6 +43,19 @@ export interface DecidedFee extends DecidedAmount {
   readonly inputTokens: Decided<number>;
 }
 
+/** Fields of a change that state rates. */
+const rateFields = ["official", "gateway", "tiers", "service_tiers", "tier_mode"] as const;
+
+/** Fields of a change that state amounts, or how amounts are computed. */
+export const priceFields = [
+  "fraction",
+  "minimum",
+  ...cacheClasses,
+  "fees",
+  "per_request",
+  ...rateFields,
+] as const satisfies readonly (keyof StatedChange)[];
+
 type ServiceTier = (typeof serviceTierNames)[number];
 
 /** A model's price with the place that decides each figure. */
@@ -57,11 +71,23 @@ export interface DecidedPrice extends ShareTerms {
   readonly source: string;
 }
 
+/** What decides which figures a model can have. */
+interface PricedModel {
+  readonly id: string;
+  /** False for a model by the second or the character. */
+  readonly countsTokens: boolean;
+}
+
 /**
  * Decides every figure of a price. The levels apply from the lowest to the highest, and each replaces what it states. A
  * fraction also removes the gateway's absolute amounts of lower levels, which belong to another share.
  */
-export function decidePrice(model: string, price: StatedPrice, block: Block, { below, above }: Levels): DecidedPrice {
+export function decidePrice(
+  model: PricedModel,
+  price: StatedPrice,
+  block: Block,
+  { below, above }: Levels,
+): DecidedPrice {
   const draft = new Draft(model, price.per_request !== undefined);
   for (const level of below) draft.applyTerms(level);
   draft.applyPrice(price, block);
@@ -69,19 +95,43 @@ export function decidePrice(model: string, price: StatedPrice, block: Block, { b
   return draft.decided();
 }
 
+interface DecidedTask {
+  readonly fraction: Fraction | null;
+  readonly gateway: Decided<string> | undefined;
+  readonly source: string;
+}
+
 /**
- * Returns the fraction that applies to a task's price, and the gateway's price unless the fraction of a higher level
- * removes it.
+ * Decides the price of a task, of which levels state only the fraction. The fraction of a level above the model's own
+ * price removes the gateway's amount. Other parts of a level do not fit a task.
  */
-export function decideShare<Gateway>(
+export function decideTask(
   model: string,
-  gateway: Gateway,
+  { gateway, source }: { readonly gateway: Decided<string> | undefined; readonly source: string },
   { below, above }: Levels,
-): { readonly fraction: Fraction | null; readonly gateway: Gateway | undefined } {
-  for (const { stated, effect } of above) if (stated.fraction !== undefined) effect.apply("fraction", model);
+): DecidedTask {
+  for (const { stated, block, effect } of [...below, ...above]) {
+    if (stated.fraction !== undefined) effect.apply("fraction", model);
+    for (const part of priceFields) {
+      if (stated[part] === undefined || part === "fraction") continue;
+      const message = `"${model}" has prices of tasks, of which only the fraction can change; state them in the model`;
+      effect.miss(part, model, { block: block.at(part), message });
+    }
+  }
   const last = (levels: readonly Level[]) => levels.map(fractionOf).findLast((fraction) => fraction !== null) ?? null;
   const higher = last(above);
-  return { fraction: higher ?? last(below), gateway: higher === null ? gateway : undefined };
+  const deciding = above.filter(({ stated }) => stated.fraction !== undefined).toReversed();
+  return {
+    fraction: higher ?? last(below),
+    gateway: higher === null ? gateway : undefined,
+    source: joinedSource(deciding, source),
+  };
+}
+
+/** Returns the sources of changes, from the highest to the lowest level, then the source of the model's own price. */
+function joinedSource(changes: readonly Level[], own: string): string {
+  const sources = new Set(changes.flatMap(({ stated }) => stated.source ?? []));
+  return sources.size === 0 ? own : `${[...sources].join("; ")}; otherwise ${own}`;
 }
 
 function fractionOf({ stated, block, by, effect }: Level): Fraction | null {
@@ -126,6 +176,7 @@ interface StatedTier {
 class Draft {
   readonly #model: string;
   readonly #isFlat: boolean;
+  readonly #countsTokens: boolean;
   #fraction: Fraction | null = null;
   #cacheTerms: Partial<Record<TokenClass, Decided<string>>> = {};
   #tiers: DraftTier[] = [];
@@ -135,29 +186,40 @@ class Draft {
   #minimum: DecidedPrice["minimum"] = null;
   #tierMode: DecidedPrice["tierMode"] = null;
   #source = "";
-  /** Changes, from the highest to the lowest level. */
-  readonly #changes: Level[] = [];
+  /** Levels above the model's own price, from the highest to the lowest level. */
+  readonly #above: Level[] = [];
+  /** Levels of which a part applies to this price. */
+  readonly #applied = new Set<Level>();
 
-  constructor(model: string, isFlat: boolean) {
-    this.#model = model;
+  constructor({ id, countsTokens }: PricedModel, isFlat: boolean) {
+    this.#model = id;
     this.#isFlat = isFlat;
+    this.#countsTokens = countsTokens && !isFlat;
   }
 
   /** Applies what a price, a group, a gateway or a change can state. */
   applyTerms(level: Level): void {
-    const { stated, block, effect } = level;
+    const { stated, block } = level;
     const fraction = fractionOf(level);
-    if (fraction !== null) this.#applyFraction(fraction);
+    if (fraction !== null) {
+      this.#applyFraction(fraction);
+      this.#apply(level, "fraction");
+    }
     for (const name of cacheClasses) {
       const value = stated[name];
-      if (value === undefined) continue;
+      if (value === undefined || this.#isFlat) continue;
       this.#cacheTerms[name] = { value, block: block.at(name) };
       for (const tier of this.#allTiers()) delete tier.gateway[name];
+      this.#apply(level, name);
     }
-    if (stated.minimum !== undefined) this.#minimum = { value: stated.minimum, block: block.at("minimum") };
+    if (this.#isFlat)
+      this.#miss(
+        level,
+        cacheClasses,
+        `"${this.#model}" has a price per request, without rates of cached tokens; leave it out`,
+      );
+    if (stated.minimum !== undefined) this.#applyMinimum(stated.minimum, block.at("minimum"), level);
     this.#applyFees(stated.fees, block, level);
-    for (const part of ["fraction", "minimum", ...cacheClasses] as const)
-      if (stated[part] !== undefined) effect.apply(part, this.#model);
   }
 
   applyPrice(price: StatedPrice, block: Block): void {
@@ -174,26 +236,24 @@ class Draft {
   }
 
   applyChange(level: Level): void {
-    const { stated, block, effect } = level;
+    const { stated, block } = level;
     this.applyTerms(level);
-    if (this.#isFlat) this.#missRates(level);
+    if (this.#isFlat) this.#miss(level, rateFields, `"${this.#model}" has a price per request; write per_request`);
     else {
       this.#changeTiers(this.#tiers, stated, level, block);
       this.#changeServiceTiers(level);
       if (stated.tier_mode !== undefined) {
         this.#tierMode = { value: stated.tier_mode, block: block.at("tier_mode") };
-        effect.apply("tier_mode", this.#model);
+        this.#apply(level, "tier_mode");
       }
     }
-    if (stated.per_request !== undefined) this.#changePerRequest(stated.per_request, level);
-    this.#changes.unshift(level);
+    this.#changePerRequest(level);
+    this.#above.unshift(level);
   }
 
   decided(): DecidedPrice {
     const { official, gateway } = this.#perRequest;
     const fees = this.#decidedFees();
-    const changed = this.#changes.filter(({ effect }) => effect.models.has(this.#model));
-    const sources = changed.flatMap(({ stated }) => stated.source ?? []);
     return {
       model: this.#model,
       fraction: this.#fraction,
@@ -204,8 +264,36 @@ class Draft {
       fees,
       minimum: this.#minimum,
       tierMode: this.#tierMode,
-      source: sources.length === 0 ? this.#source : `${[...new Set(sources)].join("; ")}; otherwise ${this.#source}`,
+      source: joinedSource(
+        this.#above.filter((level) => this.#applied.has(level)),
+        this.#source,
+      ),
     };
+  }
+
+  /** Records that a part of a level applies to this price. */
+  #apply(level: Level, part: string): void {
+    this.#applied.add(level);
+    level.effect.apply(part, this.#model);
+  }
+
+  /** Records the stated ones of these parts of a level as parts that do not fit this price. */
+  #miss({ stated, block, effect }: Level, parts: readonly (keyof StatedChange)[], message: string): void {
+    for (const part of parts)
+      if (stated[part] !== undefined) effect.miss(part, this.#model, { block: block.at(part), message });
+  }
+
+  /** Applies a minimum of a level, except tokens to a price without tokens. */
+  #applyMinimum(minimum: NonNullable<StatedChange["minimum"]>, block: Block, level: Level): void {
+    const { tokens = 0, usd } = minimum;
+    const fits = this.#countsTokens || tokens === 0;
+    if (!fits && usd === undefined) {
+      const message = `"${this.#model}" has no price of tokens, so that a minimum of tokens does not apply; write usd`;
+      level.effect.miss("minimum", this.#model, { block: block.at("tokens"), message });
+      return;
+    }
+    this.#minimum = { value: fits ? minimum : { usd }, block };
+    this.#apply(level, "minimum");
   }
 
   #applyFraction(fraction: Fraction): void {
@@ -213,10 +301,7 @@ class Draft {
     for (const tier of this.#allTiers()) tier.gateway = {};
     delete this.#perRequest.gateway;
     for (const fee of this.#fees.values()) delete fee.gateway;
-    for (const name of cacheClasses) {
-      const term = this.#cacheTerms[name]?.value;
-      if (term !== "official" && term !== "input") delete this.#cacheTerms[name];
-    }
+    for (const name of cacheClasses) if (!cacheWords.has(this.#cacheTerms[name]?.value)) delete this.#cacheTerms[name];
   }
 
   #allTiers(): DraftTier[] {
@@ -243,9 +328,10 @@ class Draft {
     for (const [name, { official, gateway, inputTokens, levels }] of this.#fees) {
       const isKnown = official !== undefined && inputTokens !== undefined;
       if (isKnown) decided.set(name, { official, gateway, inputTokens });
-      for (const { block, effect } of levels) {
+      for (const level of levels) {
+        const { block, effect } = level;
         const message = `no model here has the fee "${name}"; write usd and input_tokens to add it`;
-        if (isKnown) effect.apply(`fees.${name}`, this.#model);
+        if (isKnown) this.#apply(level, `fees.${name}`);
         else effect.miss(`fees.${name}`, this.#model, { block: block.at("fees", name), message });
       }
     }
@@ -259,23 +345,14 @@ class Draft {
     }
   }
 
-  #changePerRequest(stated: NonNullable<StatedChange["per_request"]>, { block, effect }: Level): void {
-    const here = block.at("per_request");
-    if (this.#isFlat) {
-      this.#applyPerRequest(stated, here);
-      effect.apply("per_request", this.#model);
-      return;
-    }
-    const message = `"${this.#model}" has rates, not a price per request; state the model as a whole`;
-    effect.miss("per_request", this.#model, { block: here, message });
-  }
-
-  /** Records the rates of a change as parts that do not fit a price per request. */
-  #missRates({ stated, block, effect }: Level): void {
-    for (const part of ["official", "gateway", "tiers", "service_tiers", "tier_mode"] as const) {
-      if (stated[part] === undefined) continue;
-      const message = `"${this.#model}" has a price per request; write per_request`;
-      effect.miss(part, this.#model, { block: block.at(part), message });
+  #changePerRequest(level: Level): void {
+    const { per_request: stated } = level.stated;
+    if (!this.#isFlat) {
+      const message = `"${this.#model}" has rates, not a price per request; state the model as a whole`;
+      this.#miss(level, ["per_request"], message);
+    } else if (stated !== undefined) {
+      this.#applyPerRequest(stated, level.block.at("per_request"));
+      this.#apply(level, "per_request");
     }
   }
 
@@ -285,29 +362,26 @@ class Draft {
       if (stated === undefined) continue;
       const block = level.block.at("service_tiers", name);
       const tiers = this.#serviceTiers.get(name);
-      const part = `service_tiers.${name}`;
-      if (tiers === undefined && !isComplete(stated)) {
-        const message = `"${this.#model}" has no service tier "${name}"; write its official input and output to add it`;
-        level.effect.miss(part, this.#model, { block, message });
-        continue;
-      }
-      level.effect.apply(part, this.#model);
-      if (tiers !== undefined) this.#changeTiers(tiers, stated, level, block, `${part}.`);
-      else {
+      if (tiers !== undefined) this.#changeTiers(tiers, stated, level, block, `service_tiers.${name}.`);
+      else if (isComplete(stated)) {
         const added = [tierOf(null, stated, block)];
         this.#serviceTiers.set(name, added);
-        this.#changeTiers(added, { tiers: stated.tiers }, level, block, `${part}.`);
+        this.#changeTiers(added, { tiers: stated.tiers }, level, block, `service_tiers.${name}.`);
+        this.#apply(level, `service_tiers.${name}`);
+      } else {
+        const message = `"${this.#model}" has no service tier "${name}"; write its official input and output to add it`;
+        level.effect.miss(`service_tiers.${name}`, this.#model, { block, message });
       }
     }
   }
 
   /** Changes the tiers of one service tier. The parts' names in the effect begin with `within`. */
-  #changeTiers(tiers: DraftTier[], stated: StatedTiers, { effect }: Level, block: Block, within = ""): void {
+  #changeTiers(tiers: DraftTier[], stated: StatedTiers, level: Level, block: Block, within = ""): void {
     const [first] = tiers;
     for (const side of ["official", "gateway"] as const) {
       if (stated[side] === undefined || first === undefined) continue;
       changeTier(first, { [side]: stated[side] }, block);
-      effect.apply(`${within}${side}`, this.#model);
+      this.#apply(level, `${within}${side}`);
     }
     for (const [index, tier] of (stated.tiers ?? []).entries()) {
       const from = tier?.from_prompt_tokens;
@@ -322,15 +396,17 @@ class Draft {
           ? "write that number"
           : "write that number, or official input and output to add a tier";
         const message = `no tier of "${this.#model}" begins at ${from} (tiers: ${starts}); ${advice}`;
-        effect.miss(part, this.#model, { block: here.at("from_prompt_tokens"), message });
+        level.effect.miss(part, this.#model, { block: here.at("from_prompt_tokens"), message });
         continue;
       }
-      if (known === undefined) tiers.push(tierOf({ value: from, block: here.at("from_prompt_tokens") }, tier, here));
-      else if (tier.remove) tiers.splice(found, 1);
+      if (known === undefined) {
+        const next = tiers.findIndex((other) => (other.from?.value ?? 0) > from);
+        const added = tierOf({ value: from, block: here.at("from_prompt_tokens") }, tier, here);
+        tiers.splice(next === -1 ? tiers.length : next, 0, added);
+      } else if (tier.remove) tiers.splice(found, 1);
       else changeTier(known, tier, here);
-      effect.apply(part, this.#model);
+      this.#apply(level, part);
     }
-    tiers.sort((a, b) => (a.from?.value ?? 0) - (b.from?.value ?? 0));
   }
 }
 

@@ -27,6 +27,9 @@ export interface DecidedSides {
 /** Classes of cached tokens, whose rate a statement about many models can set. */
 export const cacheClasses = ["cached_input", "cache_write", "cache_write_1h"] as const;
 
+/** Terms of a class of cached tokens that are rules; other terms are amounts. */
+export const cacheWords: ReadonlySet<unknown> = new Set(["official", "input"]);
+
 /** What determines a charged rate that a tier does not state. */
 export interface ShareTerms {
   /** Id of the model, for faults. */
@@ -92,7 +95,7 @@ export function chargedRates(sides: DecidedSides, terms: ShareTerms): RatesResul
   for (const name of tokenClasses) {
     const rule = rateRule(name, sides, terms);
     if (rule === null) {
-      const message = `no charged rate for ${name}; name a group, or state gateway.${name}`;
+      const message = `no charged rate for ${name}; name a group with a fraction, or state gateway.${name}`;
       faults.push({ class: name, kind: "none", message });
     } else if (rule.kind === "stated") rates[name] = rateOf(rule.rate.value);
     else if (rule.kind === "share") {
@@ -127,7 +130,7 @@ export function chargedUsd(
 ): PicoUsd | undefined {
   if (gateway !== undefined) return usdOf(gateway.value);
   if (fraction === null) {
-    official.block.report(`no charged price; name a group, or state ${field}`);
+    official.block.report(`no charged price; name a group with a fraction, or state ${field}`);
     return undefined;
   }
   const share = shareOf(usdOf(official.value), fraction);

@@ -23,6 +23,8 @@ export interface Block {
    * because of a fault nor misspelled.
    */
   isReliable(field: string): boolean;
+  /** Returns true if no part of the block was removed because of a fault. */
+  isWhole(): boolean;
   report(message: string): void;
   /** Returns the position of the part. Finding the first position of a file parses the file again. */
   place(): FileLocation;
@@ -46,6 +48,7 @@ export function blockOf({ file, layer, path }: Position, report: (fault: Fault) 
     layer,
     at: (...inner) => blockOf({ file, layer, path: [...path, ...inner] }, report),
     isReliable: (field) => !file.isRemoved([...path, field]) && !file.isMisspelled(path, field),
+    isWhole: () => file.isWhole(path),
     report: (message) => report(file.faultAt(path, message)),
     place: () => ({ file: file.name, line: file.faultAt(path, "").line }),
   };

@@ -15,7 +15,7 @@ import { contentId } from "../wire/content-id.ts";
 import { traitsIn, type Change } from "./changes.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier, type Levels } from "./levels.ts";
 import type { Block, Decided } from "./read.ts";
-import { chargedRates, chargedUsd, freeRates, listRates, usdOf, type DecidedAmount } from "./rates.ts";
+import { cacheWords, chargedRates, chargedUsd, freeRates, listRates, usdOf, type DecidedAmount } from "./rates.ts";
 import { traitNames, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
 import { intervalsOf, validities, type Validity } from "./validity.ts";
 
@@ -61,8 +61,10 @@ export function resolveModel(statement: ModelStatement, levels: LevelsInTime): r
   const priced: { readonly start: number; readonly price: PinnedPrice | null }[] = [];
   for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
     const price = prices[index];
+    const inForce = levels.at(validity.start);
+    for (const { effect } of inForce.changes) effect.meetPrice();
     if (price === undefined) continue;
-    const version = versionOf(statement, { price, validity, block: block.at(index) }, levels.at(validity.start));
+    const version = versionOf(statement, { price, validity, block: block.at(index) }, inForce);
     if (version === undefined) continue;
     priced.push({ start: validity.start, price: pin(version) });
     if (ends && validity.end !== null) priced.push({ start: validity.end, price: null });
@@ -130,14 +132,16 @@ function statedTraits(
 function traitsOf(statement: ModelStatement, { group, changes }: ModelLevels): Traits {
   const { block, model, defaultsBlock } = statement;
   const { stated, blockOf, rankOf } = statedTraits(statement, changes);
-  for (const { effect, stated: changed } of changes)
-    for (const field of Object.keys(traitsIn(changed))) effect.apply(field, statement.id);
   const encoding = stated.tokenizer ?? null;
   const factorRank = rankOf("error_factor");
-  if (encoding !== null && factorRank > 0 && factorRank >= rankOf("tokenizer") && block.isReliable("tokenizer")) {
-    blockOf("error_factor").report(
-      "is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`",
-    );
+  const factorMessage = "is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`";
+  const lacksMeaning = encoding !== null && factorRank > 0 && factorRank >= rankOf("tokenizer");
+  if (lacksMeaning && factorRank === 1 && block.isReliable("tokenizer")) blockOf("error_factor").report(factorMessage);
+  for (const { effect, stated: changed, block: own } of changes) {
+    for (const field of Object.keys(traitsIn(changed))) {
+      if (field !== "error_factor" || !lacksMeaning) effect.apply(field, statement.id);
+      else effect.miss(field, statement.id, { block: own.at(field), message: factorMessage });
+    }
   }
   const required = (field: "context_tokens" | "max_output_tokens") => {
     // A model with only task prices needs no token limits.
@@ -150,12 +154,15 @@ function traitsOf(statement: ModelStatement, { group, changes }: ModelLevels): T
   const imageRule = imageRuleOf(stated.image_tokens);
   const imagePart = stated.image_part_tokens ?? null;
   const imageMost = imageRule === null ? 0 : imageTokensMax(imageRule);
-  if (imagePart === null && imageMost > 0) {
-    blockOf("image_tokens").report(
-      `can count ${imageMost} tokens, but image_part_tokens is missing; write it here or in \`defaults\``,
-    );
-  } else if (imagePart !== null && imagePart < imageMost) {
-    blockOf("image_part_tokens").report(`is below the most that image_tokens can count; write ${imageMost} or more`);
+  const imageRanks = rankOf("image_part_tokens") - rankOf("image_tokens");
+  if ((imagePart ?? 0) < imageMost) {
+    if (imageRanks > 0 || (imageRanks === 0 && imagePart !== null))
+      blockOf("image_part_tokens").report(`is below the most that image_tokens can count; write ${imageMost} or more`);
+    else {
+      const fault = imagePart === null ? "but image_part_tokens is missing" : `above image_part_tokens, ${imagePart}`;
+      const advice = rankOf("image_tokens") > 1 ? `write ${imageMost} or more there` : "write it here or in `defaults`";
+      blockOf("image_tokens").report(`can count ${imageMost} tokens, ${fault}; ${advice}`);
+    }
   }
   return {
     id: statement.id,
@@ -207,7 +214,7 @@ interface PriceInForce {
 
 /** Resolves one price. Returns undefined if it reports a fault. */
 function versionOf(
-  { id, model }: ModelStatement,
+  statement: ModelStatement,
   { price, validity, block }: PriceInForce,
   levels: ModelLevels,
 ): PriceVersion | undefined {
@@ -219,7 +226,7 @@ function versionOf(
     return undefined;
   }
   if (isFlat) reportRates(price, block);
-  const decided = decidePrice(id, price, block, levels);
+  const decided = decidePrice({ id: statement.id, countsTokens: countsTokens(statement) }, price, block, levels);
   const { perRequest } = decided;
   const tiers = isFlat ? flatTiers : tiersOf(decided.tiers, decided);
   const serviceTiers = isFlat ? {} : serviceTiersOf(decided);
@@ -228,10 +235,8 @@ function versionOf(
   if (tiers === undefined || flat === undefined || serviceTiers === undefined || fees === undefined) return undefined;
   const isAbsolute = isFlat ? perRequest?.gateway !== undefined : statesRates(decided);
   const minimum = decided.minimum?.value ?? {};
-  // A minimum of tokens that covers several models does not apply to a price without tokens.
-  const hasTokens = !isFlat && (model.unit ?? "token") === "token";
   return {
-    model: id,
+    model: statement.id,
     group: levels.group,
     fraction: isAbsolute ? null : (decided.fraction?.value ?? null),
     from: validity.from,
@@ -242,17 +247,18 @@ function versionOf(
     ...(Object.keys(serviceTiers).length > 0 && { serviceTiers }),
     ...(Object.keys(fees).length > 0 && { fees }),
     perRequest: flat,
-    minimum: {
-      tokens: hasTokens || minimum === price.minimum ? (minimum.tokens ?? 0) : 0,
-      usd: usdOf(minimum.usd ?? "0"),
-    },
+    minimum: { tokens: minimum.tokens ?? 0, usd: usdOf(minimum.usd ?? "0") },
   };
+}
+
+/** Returns false for a model by the second or the character. */
+export function countsTokens({ model, defaults }: ModelStatement): boolean {
+  return (model.unit ?? defaults.unit ?? "token") === "token";
 }
 
 /** Returns true if the gateway states an absolute rate for a class of the first tier. */
 function statesRates({ tiers, cacheTerms }: DecidedPrice): boolean {
-  const isAmount = (term: Decided<string> | undefined) =>
-    term !== undefined && term.value !== "official" && term.value !== "input";
+  const isAmount = (term: Decided<string> | undefined) => term !== undefined && !cacheWords.has(term.value);
   return Object.keys(tiers[0]?.gateway ?? {}).length > 0 || Object.values(cacheTerms).some(isAmount);
 }
 

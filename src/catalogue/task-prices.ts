@@ -2,7 +2,7 @@ import { compareDecimals, noMoney } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
-import { decideShare } from "./levels.ts";
+import { decideTask } from "./levels.ts";
 import { chargedUsd, freeRates, usdOf } from "./rates.ts";
 import { pin, type LevelsInTime, type ModelLevels, type ModelStatement } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
@@ -27,9 +27,10 @@ function spansOf(model: string, taskType: string, { prices, levels, block }: Sta
   const spans: TaskSpan[] = [];
   for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
     const price = prices[index];
+    const inForce = levels.at(validity.start);
+    for (const { effect } of inForce.changes) effect.meetPrice();
     if (price === undefined) continue;
     const here = block.at(index);
-    const inForce = levels.at(validity.start);
     const version = versionOf(model, taskType, { price, validity, levels: inForce, block: here });
     if (version === undefined) continue;
     const quantity = quantityOf(price, here);
@@ -53,7 +54,7 @@ function versionOf(
 ): PriceVersion | undefined {
   if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
   const stated = price.gateway === undefined ? undefined : { value: price.gateway, block: block.at("gateway") };
-  const { fraction, gateway } = decideShare(model, stated, levels);
+  const { fraction, gateway, source } = decideTask(model, { gateway: stated, source: price.source }, levels);
   const official = { value: price.official, block: block.at("official") };
   const charged = chargedUsd({ official, gateway }, { model, fraction });
   if (charged === undefined) return undefined;
@@ -63,7 +64,7 @@ function versionOf(
     fraction: gateway === undefined ? (fraction?.value ?? null) : null,
     from: validity.from,
     until: validity.until,
-    source: price.source,
+    source,
     tierMode: "whole_request",
     tiers: [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }],
     perRequest: null,

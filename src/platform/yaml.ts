@@ -31,6 +31,7 @@ export function readYaml<S extends z.ZodType>(name: string, text: string, kind: 
     value: value as z.output<S>,
     faults: [],
     isRemoved: () => false,
+    isWhole: () => true,
     removedIn: () => [],
     isMisspelled: () => false,
     faultAt: (path, message) => (positioned ??= readWithPositions(name, text, kind)).faultAt(path, message),
@@ -106,6 +107,7 @@ function readWithPositions<S extends z.ZodType>(
       value: empty,
       faults,
       isRemoved: () => true,
+      isWhole: () => false,
       removedIn: () => [],
       isMisspelled: () => false,
       faultAt,
@@ -127,6 +129,7 @@ function readWithPositions<S extends z.ZodType>(
     faults: [...faults, ...issues.flatMap((issue) => explain(issue, document, { faultAt, faultAtKey, isMisspelled }))],
     value: broken.some((path) => path.length === 0) ? empty : (cutOut(value, broken) as z.output<S>),
     isRemoved: (path) => broken.some((other) => isPrefix(other, path)),
+    isWhole: (path) => !broken.some((other) => isPrefix(path, other) || isPrefix(other, path)),
     removedIn: (path) =>
       broken
         .filter((other) => other.length === path.length + 1 && isPrefix(path, other))

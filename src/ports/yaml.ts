@@ -13,6 +13,8 @@ export interface ReadYaml<Value = unknown> {
   readonly faults: readonly Fault[];
   /** Returns true if the value at this path, or a block that contains it, was removed. */
   isRemoved(path: Path): boolean;
+  /** Returns true if no part of the value at this path was removed. */
+  isWhole(path: Path): boolean;
   /** Returns the names of the entries that were removed from the block at this path. */
   removedIn(path: Path): readonly string[];
   /** Returns true if the block at this path has an unknown field with a similar name. */

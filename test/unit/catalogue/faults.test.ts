@@ -158,7 +158,7 @@ describe("a fault in a price file", () => {
     [
       "no charged rate",
       changed("    group: half\n", ""),
-      "a.yaml:12:28: no charged rate for input; name a group, or state gateway.input",
+      "a.yaml:12:28: no charged rate for input; name a group with a fraction, or state gateway.input",
     ],
     [
       "an entry without a price",

@@ -21,12 +21,21 @@ interface Place {
   readonly where: string;
   /** Returns the files of each layer, the shipped ones first. `minimum` is a block of YAML. */
   readonly layers: (of: MinimumCase, minimum: string) => readonly Files[];
-  /** What a minimum of tokens is next to a flat price. */
-  readonly tokensOfFlat: "fault" | "ignored";
+  /** Fault of a minimum of tokens for a flat price. */
+  readonly fault: RegExp;
+  /** True if the tokens are a fault also next to USD. */
+  readonly isFaultNextToUsd?: true;
 }
 
+const withoutTokens = /"example" has no price of tokens, so that a minimum of tokens does not apply; write usd/;
+
 const places: readonly Place[] = [
-  { where: "price", layers: (of, minimum) => [shipped(of, minimum)], tokensOfFlat: "fault" },
+  {
+    where: "price",
+    layers: (of, minimum) => [shipped(of, minimum)],
+    fault: /has no meaning next to per_request/,
+    isFaultNextToUsd: true,
+  },
   {
     where: "change",
     layers: (of, minimum) => [
@@ -35,7 +44,7 @@ const places: readonly Place[] = [
         "mine.yaml": `models: { example: { change: { from: 2026-01-01, source: "our contract", minimum: ${minimum} } } }\n`,
       },
     ],
-    tokensOfFlat: "ignored",
+    fault: withoutTokens,
   },
   {
     where: "change by pattern",
@@ -45,22 +54,22 @@ const places: readonly Place[] = [
         "mine.yaml": `models: { "exam*": { change: { from: 2026-01-01, source: "our contract", minimum: ${minimum} } } }\n`,
       },
     ],
-    tokensOfFlat: "ignored",
+    fault: withoutTokens,
   },
   {
     where: "group",
     layers: (of, minimum) => [shipped(of), { "mine.yaml": `groups: { half: { minimum: ${minimum} } }\n` }],
-    tokensOfFlat: "ignored",
+    fault: withoutTokens,
   },
   {
     where: "gateway",
     layers: (of, minimum) => [shipped(of), { "mine.yaml": `gateway: { minimum: ${minimum} }\n` }],
-    tokensOfFlat: "ignored",
+    fault: withoutTokens,
   },
   {
     where: "preset's gateway",
     layers: (of, minimum) => [shipped(of), { "preset.yaml": `gateway: { minimum: ${minimum} }\n` }, {}],
-    tokensOfFlat: "ignored",
+    fault: withoutTokens,
   },
 ];
 
@@ -120,11 +129,12 @@ function holdOf(price: PriceVersion, { tokens, calls }: MinimumCase): bigint {
   return worst + BigInt(fees.calls) * fees.feePerCall;
 }
 
-describe.each(places)("a minimum of a $where", ({ layers, tokensOfFlat }) => {
+describe.each(places)("a minimum of a $where", ({ layers, fault, isFaultNextToUsd }) => {
   it.each(minimumCases)("a cost $name", (of) => {
     const built = buildCatalogue(layers(of, minimumBlock(of.minimum)).map(layer));
-    if (of.flat !== null && of.minimum.tokens > 0 && tokensOfFlat === "fault") {
-      expect(faultsOf(built)).toEqual([expect.stringContaining("has no meaning next to per_request")]);
+    const hasOnlyTokens = of.minimum.usd === 0n;
+    if (of.flat !== null && of.minimum.tokens > 0 && (hasOnlyTokens || isFaultNextToUsd)) {
+      expect(faultsOf(built)).toEqual([expect.stringMatching(fault)]);
       return;
     }
     const price = expectCatalogue(built).find("example", today)?.price?.version;

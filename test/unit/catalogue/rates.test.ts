@@ -23,6 +23,7 @@ const block: Block = {
   layer: 0,
   at: () => block,
   isReliable: () => true,
+  isWhole: () => true,
   report: (message) => reports.push(message),
   place: () => ({ file: "a.yaml", line: 1 }),
 };

@@ -94,7 +94,9 @@ describe("prices of tasks", () => {
       expect.stringMatching(/^a\.yaml:14:.*is above max; write at most 8/),
     ]);
     expect(faults(file.replace("    group: half\n", ""))).toEqual(
-      expect.arrayContaining([expect.stringMatching(/no charged price; name a group, or state gateway/)]),
+      expect.arrayContaining([
+        expect.stringMatching(/no charged price; name a group with a fraction, or state gateway/),
+      ]),
     );
   });
 
