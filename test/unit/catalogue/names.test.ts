@@ -2,43 +2,7 @@ import { shippedPrices } from "../../../src/server/package.ts";
 import { similarNames } from "../../../src/catalogue/explain.ts";
 import { loadCatalogue } from "../../../src/catalogue/load.ts";
 import { describe, expect, it } from "vitest";
-import { baseName } from "../../../src/core/model-names.ts";
 import { catalogueOf, oneModel, today } from "../../support/example-catalogue.ts";
-
-describe("baseName", () => {
-  it.each([
-    ["gpt-4o-2024-11-20", "gpt-4o"],
-    ["claude-sonnet-4-6-20260101", "claude-sonnet-4-6"],
-    ["claude-sonnet-4@20250514", "claude-sonnet-4"],
-    ["gemini-2.5-flash-001", "gemini-2.5-flash"],
-    ["gemini-2.5-flash-latest", "gemini-2.5-flash"],
-    ["gpt-4-0613", "gpt-4"],
-    ["m-latest-2024-11-20", "m-latest"],
-  ])("removes the revision from %s", (name, base) => {
-    expect(baseName(name)).toBe(base);
-  });
-
-  it.each([
-    "gpt-4o",
-    "gpt-4o-audio-preview",
-    "gpt-4o-mini",
-    "gpt-4o-2024-13-20",
-    "gpt-4o-2024-11-00",
-    "gpt-4o-1999-11-20",
-    "gpt-4o-2024-11",
-    "gpt-4-1306",
-    "gpt-4-32k",
-    "gpt-5-2",
-    "gemini-2.5-flash-123",
-    "gpt-4o-20241120-x",
-    "gpt-4o-latest2",
-    "-latest",
-    "2024-11-20",
-    `${"m".repeat(128)}-latest`,
-  ])("finds no revision in %s", (name) => {
-    expect(baseName(name)).toBeUndefined();
-  });
-});
 
 describe("find", () => {
   const dated = oneModel.replace("  big:\n", "  big:\n    aliases: [large]\n");

@@ -4,11 +4,15 @@ import {
   anyTaskType,
   canonicalPrice,
   ceilingPrice,
+  firstTokenOf,
   inServiceTier,
   lacksHourRate,
+  mayBeFree,
   parseCanonicalPrice,
+  presets,
   serviceTierNames,
   tierFor,
+  toolCallType,
   multiplyByPieces,
   type PriceVersion,
 } from "../../../src/core/price.ts";
@@ -67,6 +71,57 @@ describe("a price", () => {
     expect(
       [0, 9, 10, 19, 20, 1000].map((tokens) => tiers.indexOf(tierFor(tiered, tokens) as (typeof tiers)[0])),
     ).toEqual([0, 0, 1, 1, 2, 2]);
+  });
+
+  const free = [tier(0, rates({ input: "0", output: "9" }))] as const;
+  const flat = (charged: bigint) => ({ charged: pico(charged), list: pico(7n) });
+  const task = (charged: bigint) => ({ taskType: anyTaskType, per: "task", ...flat(charged) }) as const;
+  const least = { tokens: 0, usd: pico(1n) };
+
+  it.each<[what: string, mayBe: boolean, PriceVersion]>([
+    ["rates", false, price()],
+    ["free input", true, price({ tiers: free })],
+    ["free input in a higher tier", true, price({ tiers: [...price().tiers, { ...free[0], fromPromptTokens: 100 }] })],
+    ["free input in a service tier", true, price({ serviceTiers: { priority: fast, flex: free } })],
+    ["a service tier", false, price({ serviceTiers: { priority: fast } })],
+    ["free input and a minimum in USD", false, price({ tiers: free, minimum: least })],
+    ["free input and a minimum of tokens", true, price({ tiers: free, minimum: { tokens: 9, usd: pico(0n) } })],
+    ["a price per request", false, price({ tiers: free, perRequest: flat(1n) })],
+    ["free requests", true, price({ perRequest: flat(0n) })],
+    ["free requests and a minimum in USD", false, price({ perRequest: flat(0n), minimum: least })],
+    ["a price per task", false, price({ tiers: free, task: task(1n) })],
+    ["free tasks and a minimum in USD, which does not apply", true, price({ minimum: least, task: task(0n) })],
+  ])("with %s may be free: %j", (_, expected, version) => {
+    expect(mayBeFree(version)).toBe(expected);
+  });
+
+  it.each<[PriceVersion["tierMode"], fromPromptTokens: number, firstPosition: number]>([
+    ["marginal_from", 200, 199],
+    ["marginal_from", 1, 0],
+    ["marginal_from", 0, 0],
+    ["marginal", 200, 200],
+    ["marginal", 0, 0],
+  ])("in the mode %s, a tier from token %i begins at the position %i", (tierMode, from, position) => {
+    expect(firstTokenOf(price({ tierMode }), tier(from, rates({ input: "1", output: "1" })))).toBe(position);
+  });
+
+  it.each([
+    ["web_search_call", true],
+    ["x2_call", true],
+    [`${"x".repeat(59)}_call`, true],
+    [`${"x".repeat(60)}_call`, false],
+    ["2x_call", false],
+    ["Web_call", false],
+    ["a-b_call", false],
+    [" x_call", false],
+    ["x_calls", false],
+    ["_call", false],
+  ])("the text %j names a hosted tool: %j", (text, expected) => {
+    expect(toolCallType.test(text)).toBe(expected);
+  });
+
+  it("has fixed names for presets", () => {
+    expect(presets).toEqual(["piapi", "official"]);
   });
 
   it("has fixed names for the default ceiling, any task type and the service tiers", () => {
