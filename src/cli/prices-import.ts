@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { readOutbound } from "../config/outbound.ts";
 import { priceTables, type PriceImport, type PriceTableText } from "../ports/price-import.ts";
 import { fetchText } from "./services/price-sources.ts";
-import { writeFiles } from "../catalogue/import/write.ts";
+import { writeNewFile } from "../catalogue/import/write.ts";
 import { dayArgument, namesArgument } from "./arguments.ts";
 import { importTables } from "./price-files.ts";
 import { command } from "./command.ts";
@@ -12,7 +12,7 @@ import { priceSettings, type Tools } from "./tools.ts";
 
 export const pricesImport = command("prices import <sources...>", {
   summary:
-    "add dated prices from other projects' tables to your price files and show where the tables differ; existing prices stay unchanged",
+    "write what differs in other projects' price tables into a new price file, and show where the tables differ; existing files stay unchanged",
   options: {
     from: { value: "<table>", help: "format of the sources (default: detected)", choices: priceTables },
     into: {
@@ -38,7 +38,7 @@ export const pricesImport = command("prices import <sources...>", {
     group: { value: "<group>", help: "group of new models", default: "official" },
     print: { help: "print the new price file and write nothing" },
     yes: { help: "write without confirmation" },
-    json: { help: "print JSON, with the new file as `yaml`; writes files only with --yes" },
+    json: { help: "print JSON, with the new file as `yaml`; writes the file only with --yes" },
   },
   settings: priceSettings,
   examples: [
@@ -71,28 +71,27 @@ export const pricesImport = command("prices import <sources...>", {
     if (!result.ok) return commandFailure(result.problems, result.usage ? 2 : 1);
     const { imported } = result;
     if (!options.json) printProposal(io, imported);
-    const files = target === null ? [] : filesOf(imported, target);
-    if (files.length === 0 || target === null) return { imported, target, written: [], wasAsked: false };
-    const isConfirmed =
-      options.yes || (!options.json && (await ask(`Write ${files.map(({ path }) => path).join(" and ")}?`)));
+    if (target === null || imported.yaml === "") return { imported, target, written: null, wasAsked: false };
+    const path = join(target, imported.name);
+    const isConfirmed = options.yes || (!options.json && (await ask(`Write ${path}?`)));
     if (isConfirmed === null)
       return commandFailure(
         `nothing was written to ${target}: add --yes to write without confirmation, or --print to print the file`,
       );
-    if (!isConfirmed) return { imported, target, written: [], wasAsked: true };
-    const written = await writeFiles(files);
+    if (!isConfirmed) return { imported, target, written: null, wasAsked: true };
+    const written = await writeNewFile(path, imported.yaml);
     if (!written.ok) return commandFailure(written.problem, 1);
-    return { imported, target, written: written.paths, wasAsked: true };
+    return { imported, target, written: path, wasAsked: true };
   },
-  json: ({ imported, written }) => ({ ...importJson(imported), written }),
+  json: ({ imported, written }) => ({ ...imported, written: written === null ? [] : [written] }),
   print: (io, { imported, target, written, wasAsked }) => {
     if (target === null) printText(io, imported.yaml);
     if (wasAsked)
       note(
         io,
-        written.length === 0
+        written === null
           ? "nothing was written"
-          : `wrote ${written.join(" and ")}; review it, then run farebox prices check ${target}`,
+          : `wrote ${written}; review it, then run farebox prices check ${target}`,
       );
   },
 });
@@ -124,31 +123,14 @@ async function readSources({ readFile, env }: Tools, sources: readonly string[])
   return { ok: true, tables };
 }
 
-function filesOf({ name, yaml, edited }: PriceImport, folder: string) {
-  // If all entries must be added by hand, there is no new file.
-  const hasNewFile = /^models:/m.test(yaml);
-  return [...edited, ...(hasNewFile ? [{ path: join(folder, name), before: null, after: yaml }] : [])];
-}
-
-/** Converts the import to JSON, with only the paths of edited files. */
-function importJson({ edited, ...imported }: PriceImport) {
-  return { ...imported, edited: edited.map(({ path }) => path) };
-}
-
 /** Prints to stderr the proposed models, the differences between tables, and the models left out. */
 function printProposal(io: Io, { proposed, unchanged, differing, left_out }: PriceImport): void {
-  for (const { model, kind, by_hand, added_to, entries } of proposed) {
+  for (const { model, kind, entries } of proposed) {
     for (const { from, changes } of entries) {
       const words = changes.map(({ class: name, before, after }) =>
         before === null ? `${name} ${after}` : `${name} ${before} → ${after ?? "none"}`,
       );
-      const place =
-        by_hand !== null
-          ? `, to be added by hand in ${by_hand.file}:${by_hand.line}`
-          : added_to === null
-            ? ""
-            : `, in ${added_to}`;
-      note(io, `${kind === "new" ? "new" : "changed"}: ${model} from ${from}: ${words.join(", ")}${place}`);
+      note(io, `${kind === "new" ? "new" : "changed"}: ${model} from ${from}: ${words.join(", ")}`);
     }
   }
   for (const { model, class: name, stated } of differing) {

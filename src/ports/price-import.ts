@@ -38,10 +38,6 @@ export interface PriceImport {
     readonly model: string;
     readonly kind: "new" | "changed";
     readonly provider: string;
-    /** The user's file that contains the model. Its entries are added to this file. */
-    readonly added_to: string | null;
-    /** Set if the user's folder contains the model in a form that can only be edited by hand. */
-    readonly by_hand: { readonly file: string; readonly line: number } | null;
     readonly entries: readonly {
       readonly from: string;
       /** USD per 1M tokens, or per request; null for no rate. */
@@ -60,20 +56,12 @@ export interface PriceImport {
   readonly name: string;
   /** Text of the new price file; empty if it would contain nothing. */
   readonly yaml: string;
-  /** The user's files with their new text. */
-  readonly edited: readonly EditedFile[];
 }
 
 export interface PriceDifference {
   readonly model: string;
   readonly class: string;
   readonly stated: readonly { readonly table: string; readonly value: string }[];
-}
-
-export interface EditedFile {
-  readonly path: string;
-  readonly before: string;
-  readonly after: string;
 }
 
 /** Price on which both tables agree, but which the price files state differently or, if `ours` is null, not at all. */

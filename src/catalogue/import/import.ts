@@ -1,38 +1,26 @@
 import { objectOr } from "../../wire/json.ts";
 import { basename } from "node:path";
-import { isDeepStrictEqual } from "node:util";
 import { formatFault, suggest } from "../../core/fault.ts";
 import { matchesPattern } from "../../core/keys.ts";
 import type {
-  EditedFile,
   PriceCheckFault,
-  PriceImport,
   PriceImportParams,
   PriceImportResult,
   PriceTableName,
 } from "../../ports/price-import.ts";
 import { buildCatalogue, type CatalogueBuilder, type Origins, type PriceText } from "../build.ts";
-import { readPriceFile } from "../read.ts";
-import type { StatedPrice } from "../schema.ts";
-import { printProposals, withEntries } from "./edit.ts";
+import { amountsOn, differences } from "./difference.ts";
 import { readTree, type LeftOutModel } from "./table.ts";
 import { isProvider, readGenaiPrices } from "./genai-prices.ts";
 import { isModel, readLitellm } from "./litellm.ts";
 import { mergeModels } from "./merge.ts";
-import {
-  inForce,
-  matchModels,
-  priceChanges,
-  propose,
-  type NamedTable,
-  type PriceChange,
-  type Proposal,
-} from "./propose.ts";
+import { printProposals } from "./print.ts";
+import { matchModels, propose, type NamedTable, type Proposal } from "./propose.ts";
 
 /**
- * Returns the differences between the tables and the price files, as a new price file and as edits of the user's files.
- * All these files are valid together. A pure function. The last of at least two layers has the user's files. A process
- * that imports into the same files repeatedly can pass a caching `build`.
+ * Returns the differences between the tables and the price files as a new price file, which is valid together with the
+ * others. A pure function. The last of at least two layers has the user's files. A process that imports into the same
+ * files repeatedly can pass a caching `build`.
  */
 export function importPrices(
   layers: readonly (readonly PriceText[])[],
@@ -56,22 +44,18 @@ export function importPrices(
     );
   }
 
-  const formats = [...new Set(read.tables.map(({ format }) => format))];
-  const name = freeName(`imported-${formats.join("-")}-${params.fromDate}`, layersOf(layers).own);
+  const name = freeName(`imported-${params.fromDate}`, layersOf(layers).own);
   const title = titleOf(read.tables, params.today);
   const valid = withoutFaults(layers, name, title, proposals);
-  const { edited, paths } = editOwn(layers, name, title, valid.proposals);
-  const forNewFile = valid.proposals.filter((proposal) => !paths.has(proposal));
   return {
     ok: true,
     imported: {
-      proposed: valid.proposals.map((proposal) => proposedOf(proposal, paths.get(proposal) ?? null)),
+      proposed: valid.proposals.map(({ id, kind, provider, entries }) => ({ model: id, kind, provider, entries })),
       unchanged,
       differing,
       left_out: [...leftOut, ...valid.leftOut],
       name,
-      yaml: forNewFile.length === 0 ? "" : printProposals(title, forNewFile),
-      edited,
+      yaml: valid.proposals.length === 0 ? "" : printProposals(title, valid.proposals),
     },
   };
 }
@@ -96,11 +80,7 @@ export function checkPrices(
     const [price] = merged?.ok === true ? merged.model.prices : [];
     if (merged?.ok !== true || price === undefined) return [];
     compared += 1;
-    const changes = priceChanges(
-      price,
-      merged.model.serviceTiers(params.today),
-      inForce(origin.model.prices ?? [], params.today) ?? null,
-    );
+    const changes = differences(price, merged.model.serviceTiers(params.today), amountsOn(params.today, id, origin));
     return changes.flatMap((each) => ({
       model: id,
       class: each.class,
@@ -134,13 +114,9 @@ function familiesOf({ models }: Origins): ReadonlySet<string> {
   return new Set([...models.values()].map(({ provider }) => provider));
 }
 
-interface FormattedTable extends NamedTable {
-  readonly format: PriceTableName;
-}
-
 const readers = { "genai-prices": readGenaiPrices, litellm: readLitellm } as const;
 
-type TablesResult = { readonly ok: true; readonly tables: readonly FormattedTable[] } | Refused;
+type TablesResult = { readonly ok: true; readonly tables: readonly NamedTable[] } | Refused;
 
 /** Reads all tables, each in its own format. */
 function readTables(
@@ -149,7 +125,7 @@ function readTables(
 ): TablesResult {
   const wants = (name: string, family: string) =>
     providers === null ? families.has(family) : providers.includes(name);
-  const read: FormattedTable[] = [];
+  const read: NamedTable[] = [];
   for (const { file, text } of tables) {
     const tree = readTree(text);
     if (!tree.ok) return refused(`${file} is neither JSON nor YAML: ${tree.problem}`);
@@ -161,7 +137,7 @@ function readTables(
     }
     const result = readers[format](tree.value, wants);
     if (!result.ok) return refused(`${file} is ${result.problem}`);
-    read.push({ name: `${format} (${lastPart(file)})`, format, table: result.table });
+    read.push({ name: `${format} (${lastPart(file)})`, table: result.table });
   }
   const known = read.flatMap(({ table }) => table.providers);
   const unknown = (providers ?? []).find((name) => !known.includes(name));
@@ -188,8 +164,8 @@ function lastPart(file: string): string {
 }
 
 /**
- * Returns a file name that no file of the user has: "imported-litellm-2026-11-22.yaml", or with a number, such as
- * "imported-litellm-2026-11-22-2.yaml".
+ * Returns a file name that no file of the user has: "imported-2026-11-22.yaml", or with a number, such as
+ * "imported-2026-11-22-2.yaml".
  */
 function freeName(stem: string, own: readonly PriceText[]): string {
   const taken = new Set(own.map((file) => basename(file.name)));
@@ -199,10 +175,10 @@ function freeName(stem: string, own: readonly PriceText[]): string {
   }
 }
 
-function titleOf(tables: readonly FormattedTable[], today: string): string[] {
+function titleOf(tables: readonly NamedTable[], today: string): string[] {
   return [
     `Proposed by farebox prices import from ${tables.map(({ name }) => name).join(" and ")} on ${today}: to be reviewed.`,
-    "A model in this file replaces the model of the same id in earlier files, so its earlier prices are repeated here.",
+    "Amounts that no table states stay as they are.",
     "",
   ];
 }
@@ -214,50 +190,6 @@ function layersOf(layers: readonly (readonly PriceText[])[]) {
 }
 
 /**
- * Adds new entries to the user's files that state the same models. Returns the edited files, and the path for each
- * proposal that was added. The user must add the other proposals for these models by hand.
- */
-function editOwn(
-  layers: readonly (readonly PriceText[])[],
-  name: string,
-  title: readonly string[],
-  proposals: readonly Proposal[],
-) {
-  const { shipped, own } = layersOf(layers);
-  const texts = new Map(own.map((file) => [file.name, file.text]));
-  const paths = new Map<Proposal, string>();
-  for (const proposal of proposals) {
-    const path = proposal.ownPlace?.file;
-    const text = path === undefined ? undefined : texts.get(path);
-    const edited = text === undefined ? undefined : withEntries(text, proposal);
-    if (path === undefined || edited === undefined || !readsAs(path, edited, proposal)) continue;
-    const changed = new Map(texts).set(path, edited);
-    if (!buildCatalogue([...shipped, [...changed].map(([file, whole]) => ({ name: file, text: whole }))]).ok) continue;
-    texts.set(path, edited);
-    paths.set(proposal, path);
-  }
-  const edited = own.flatMap(({ name: path, text }): EditedFile[] => {
-    const after = texts.get(path) ?? text;
-    return after === text ? [] : [{ path, before: text, after }];
-  });
-  const newFile = printProposals(
-    title,
-    proposals.filter((proposal) => !paths.has(proposal)),
-  );
-  const together = buildCatalogue([
-    ...shipped,
-    [...[...texts].map(([file, text]) => ({ name: file, text })), { name, text: newFile }],
-  ]);
-  return together.ok ? { edited, paths } : { edited: [], paths: new Map<Proposal, string>() };
-}
-
-/** Returns true if the edited text states the model with exactly the proposed prices. */
-function readsAs(path: string, text: string, { id, model }: Proposal): boolean {
-  const { value, faults } = readPriceFile(path, text);
-  return faults.length === 0 && isDeepStrictEqual(value.models?.[id]?.prices, model.prices);
-}
-
-/**
  * Returns the proposals that are valid together with the existing files. Also returns the removed models, with the
  * reason for each.
  */
@@ -266,24 +198,34 @@ function withoutFaults(
   name: string,
   title: readonly string[],
   proposals: readonly Proposal[],
-) {
+): { readonly proposals: readonly Proposal[]; readonly leftOut: readonly LeftOutModel[] } {
   const { shipped, own } = layersOf(layers);
   const leftOut: LeftOutModel[] = [];
+  const faultsOf = (some: readonly Proposal[]) => {
+    const text = printProposals(title, some);
+    const built = buildCatalogue([...shipped, [...own, { name, text }]]);
+    return { text, faults: built.ok ? [] : built.faults };
+  };
   let left = proposals;
   for (;;) {
-    const text = printProposals(title, left);
-    const built = buildCatalogue([...shipped, [...own, { name, text }]]);
-    const faults = built.ok ? [] : built.faults.filter(({ file }) => file === name);
+    const { text, faults } = faultsOf(left);
     if (faults.length === 0) return { proposals: left, leftOut };
     const lines = text.split("\n");
-    const faulty = new Map(faults.map((fault) => [modelAt(lines, fault.line), fault.message]));
-    const remaining = left.filter(({ id, ownPlace }) => ownPlace !== null || !faulty.has(id));
-    // If no removable proposal contains a fault, the loop would never end.
+    const faulty = new Map(
+      faults.filter(({ file }) => file === name).map((fault) => [modelAt(lines, fault.line), fault.message]),
+    );
+    // A proposal can also make another file faulty: for example, one that changes a tier that the proposal removes.
+    if (!left.some(({ id }) => faulty.has(id))) {
+      for (const proposal of left) {
+        const [fault] = faultsOf([proposal]).faults;
+        if (fault !== undefined) faulty.set(proposal.id, formatFault(fault));
+      }
+    }
+    const remaining = left.filter(({ id }) => !faulty.has(id));
+    const [why = ""] = faults.map(formatFault);
     if (remaining.length === left.length)
-      return { proposals: [], leftOut: left.map(({ id }) => ({ model: id, why: faults[0]?.message ?? "" })) };
-    for (const { id } of left)
-      if (faulty.has(id) && !remaining.some((each) => each.id === id))
-        leftOut.push({ model: id, why: faulty.get(id) ?? "" });
+      return { proposals: [], leftOut: [...leftOut, ...left.map(({ id }) => ({ model: id, why }))] };
+    leftOut.push(...left.flatMap(({ id }) => (faulty.has(id) ? [{ model: id, why: faulty.get(id) ?? "" }] : [])));
     left = remaining;
   }
 }
@@ -295,27 +237,4 @@ function modelAt(lines: readonly string[], line: number): string {
     .trim()
     .replace(/:$/, "")
     .replace(/^(["'])(.*)\1$/, "$2");
-}
-
-function proposedOf(
-  { id, kind, provider, ownPlace, added }: Proposal,
-  addedTo: string | null,
-): PriceImport["proposed"][number] {
-  const entries = added.map(({ price, before }) => ({ from: price.from, changes: changesOf(price, before) }));
-  return { model: id, kind, provider, added_to: addedTo, by_hand: addedTo === null ? ownPlace : null, entries };
-}
-
-function changesOf(price: StatedPrice, before: StatedPrice | null): readonly PriceChange[] {
-  const fees = Object.fromEntries(Object.entries(price.fees ?? {}).map(([tool, { usd }]) => [tool, usd]));
-  const table = {
-    from: null,
-    official: price.official ?? null,
-    tiers: price.tiers ?? [],
-    perRequest: price.per_request?.official ?? null,
-    fees,
-  };
-  const tiers = Object.entries(price.service_tiers ?? {}).flatMap(([name, own]) =>
-    own === undefined ? [] : [[name, { official: own.official, tiers: own.tiers ?? [] }]],
-  );
-  return priceChanges(table, Object.fromEntries(tiers), before);
 }

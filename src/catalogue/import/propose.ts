@@ -1,13 +1,13 @@
-import { parseRate, parseUsd } from "../../core/money.ts";
-import { ceilingPrice, serviceTierNames } from "../../core/price.ts";
-import { statedClass, tokenClasses, type TokenClass } from "../../core/usage.ts";
+import { isDeepStrictEqual } from "node:util";
+import { ceilingPrice } from "../../core/price.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
-import type { PriceDifference } from "../../ports/price-import.ts";
+import type { PriceDifference, PriceImport } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../build.ts";
-import type { StatedFee, StatedModel, StatedPrice, StatedRates, StatedTraits } from "../schema.ts";
+import type { StatedChange, StatedModel, StatedPrice, StatedTraits } from "../schema.ts";
 import { instantOf } from "../validity.ts";
+import { amountsOn, changeTo, differences, entryOf, type Amounts } from "./difference.ts";
 import { mergeModels, type ModelInTable } from "./merge.ts";
-import type { LeftOutModel, ReadTable, TableModel, TablePrice, TableServiceTiers } from "./table.ts";
+import type { LeftOutModel, ReadTable, TableModel, TablePrice } from "./table.ts";
 
 interface ProposalTerms {
   /** ISO day on which new entries begin, unless their table states a later day. */
@@ -21,26 +21,17 @@ interface ProposalTerms {
   readonly withNew: boolean;
 }
 
-/** Full statement of a model for a price file, with its existing and its new prices. */
+type Entries = PriceImport["proposed"][number]["entries"];
+
+/** Statement of a model for a price file: the changes of a known model, or the whole of a new one. */
 export interface Proposal {
   readonly id: string;
   readonly kind: "new" | "changed";
   readonly provider: string;
-  readonly model: StatedModel;
-  readonly added: readonly AddedPrice[];
-  /**
-   * Position of the model in the user's files, where the entries must be added; null if those files do not state the
-   * model.
-   */
-  readonly ownPlace: { readonly file: string; readonly line: number } | null;
-}
-
-export interface AddedPrice {
-  readonly price: StatedPrice;
-  /** Price in force before this one; null if there is none. */
-  readonly before: StatedPrice | null;
-  /** Classes that the table does not state. Their rates come from the previous entry. */
-  readonly kept: readonly TokenClass[];
+  readonly statement: Pick<StatedModel, "change" | "changes"> | StatedModel;
+  readonly entries: Entries;
+  /** What the user should check, by the day of an entry. */
+  readonly remarks: ReadonlyMap<string, readonly string[]>;
 }
 
 interface Proposals {
@@ -57,8 +48,8 @@ export interface NamedTable {
 }
 
 /**
- * Returns new dated entries for models whose price in the tables differs from the price in force. If `withNew` is set,
- * also returns models that no price file names. A pure function.
+ * Returns dated changes of models whose amounts in the tables differ from those in force. If `withNew` is set, also
+ * returns models that no price file names. A pure function.
  */
 export function propose(
   tables: readonly NamedTable[],
@@ -81,35 +72,22 @@ export function propose(
       leftOut.push({ model: id, why: `the tables differ on ${merged.differing.map((each) => each.class).join(", ")}` });
     return merged.ok ? merged.model : undefined;
   };
-  const addProposal = (
-    id: string,
-    origin: Pick<ModelOrigin, "provider" | "block"> | { readonly provider: string; readonly block: null },
-    model: StatedModel,
-    found: TableModel,
-    from: readonly ModelInTable[],
-    kind: Proposal["kind"],
-  ) => {
-    const source = terms.source(from.map(({ table }) => table));
-    const added = additions(model.prices ?? [], found, { ...terms, source }, (why) => leftOut.push({ model: id, why }));
-    if (added.entries.length === 0) unchanged += added.refused ? 0 : 1;
-    else {
-      const ownPlace = origin.block !== null && origin.block.layer > 0 ? origin.block.place() : null;
-      proposals.push({
-        id,
-        kind,
-        provider: origin.provider,
-        model: { ...model, prices: added.prices },
-        added: added.entries,
-        ownPlace,
-      });
-    }
-  };
+  const sourceOf = (found: readonly ModelInTable[]) => terms.source(found.map(({ table }) => table));
 
   const { known, unlisted } = matchModels(tables, origins);
   for (const { id, origin, found } of known) {
     if (!terms.wantsModel(id)) continue;
     const merged = mergedOf(id, found);
-    if (merged !== undefined) addProposal(id, origin, wholeModel(origin), merged, found, "changed");
+    if (merged === undefined) continue;
+    const own = changesOf(id, loaded, datedPrices(merged, terms.fromDate), merged, sourceOf(found));
+    leftOut.push(...own.problems.map((why) => ({ model: id, why })));
+    const [first, ...later] = own.changes;
+    if (first === undefined) unchanged += own.problems.length > 0 ? 0 : 1;
+    else {
+      const statement = later.length === 0 ? { change: first } : { changes: own.changes };
+      const { entries, remarks } = own;
+      proposals.push({ id, kind: "changed", provider: origin.provider, statement, entries, remarks });
+    }
   }
   for (const found of terms.withNew ? unlisted : []) {
     const { id, provider } = found[0].model;
@@ -127,17 +105,134 @@ export function propose(
     }
     const merged = mergedOf(id, found);
     if (merged === undefined) continue;
-    const current = listed?.model.prices && inForce(listed.model.prices, terms.fromDate);
-    const same = current !== undefined && merged.prices.every((price) => !differs(price, current, {}));
-    if (same) unchanged += 1;
-    else {
-      const family = listed ?? [...origins.models.values()].find((each) => each.provider === provider);
-      const model = newModel(merged, listed, family?.defaults ?? {}, terms.group, origins);
-      if (model === undefined) leftOut.push({ model: id, why: "no table states its context size" });
-      else addProposal(id, { provider, block: null }, model, merged, found, "new");
+    const current = listed && amountsOn(terms.fromDate, named?.id ?? "", listed);
+    if (current && merged.prices.every((price) => differences(price, {}, current).length === 0)) {
+      unchanged += 1;
+      continue;
     }
+    const family = listed ?? [...origins.models.values()].find((each) => each.provider === provider);
+    const traits = traitsOf(merged, listed, family?.defaults ?? {}, loaded.catalogue);
+    if (traits === undefined) {
+      leftOut.push({ model: id, why: "no table states its context size" });
+      continue;
+    }
+    const { prices, entries, remarks } = pricesOf(merged, terms.fromDate, sourceOf(found));
+    const statement = { provider, group: terms.group, ...traits, prices };
+    proposals.push({ id, kind: "new", provider, statement, entries, remarks });
   }
   return { proposals, unchanged, differing, leftOut };
+}
+
+interface DatedPrice {
+  readonly from: string;
+  readonly price: TablePrice;
+}
+
+/** Returns the price of a table in force on the day, and those that the table announces for later. */
+function datedPrices({ prices }: TableModel, fromDate: string): readonly DatedPrice[] {
+  const now = prices.findLast(({ from }) => from === null || from <= fromDate);
+  const later = prices.flatMap((price) =>
+    price.from !== null && price.from > fromDate ? [{ from: price.from, price }] : [],
+  );
+  return [...(now === undefined ? [] : [{ from: fromDate, price: now }]), ...later];
+}
+
+/**
+ * Returns the changes after which a known model has the amounts of the table. A change ends where the price files announce
+ * other amounts for what it changes.
+ */
+function changesOf(
+  id: string,
+  { origins }: { readonly origins: Origins },
+  dated: readonly DatedPrice[],
+  found: TableModel,
+  source: string,
+) {
+  const origin = origins.models.get(id) as ModelOrigin;
+  const changes: StatedChange[] = [];
+  const entries: Entries[number][] = [];
+  const problems: string[] = [];
+  const remarks = new Map<string, string[]>();
+  for (const { from, price } of dated) {
+    const now = amountsOn(from, id, origin, changes);
+    if (now === null) {
+      problems.push(`the price files state no price on ${from}; give a later --from-date, or state it yourself`);
+      continue;
+    }
+    const serviceTiers = found.serviceTiers(from);
+    const differing = differences(price, serviceTiers, now);
+    if (differing.length === 0) continue;
+    const made = changeTo(price, serviceTiers, now);
+    const problem = made.ok ? alreadyChanged(id, from, made.change, origins) : made.problem;
+    if (!made.ok || problem !== undefined) {
+      problems.push(problem ?? "");
+      continue;
+    }
+    const stays = (later: Amounts | null) =>
+      later === null ||
+      (isDeepStrictEqual(differences(price, serviceTiers, later), differing) &&
+        isDeepStrictEqual(changeTo(price, serviceTiers, later), made));
+    const until = origin.model.prices?.find(
+      (each) => each.from > from && !stays(amountsOn(each.from, id, origin, changes)),
+    )?.from;
+    changes.push({ from, ...(until !== undefined && { until }), source, ...made.change });
+    entries.push({ from, changes: differing });
+    remarks.set(from, remarksOf(made.change, now));
+  }
+  return { changes, entries, problems, remarks };
+}
+
+/**
+ * Returns a problem if a change of the user's files that begins on the same day states one of the amounts, or any tier:
+ * which of the two changes applies would depend on the names of their files.
+ */
+function alreadyChanged(id: string, from: string, change: StatedChange, origins: Origins): string | undefined {
+  const names = new Set(namesOf(change));
+  for (const { models, stated, block } of origins.changes) {
+    if (models !== id || stated.from !== from) continue;
+    const name = namesOf(stated).find((each) => names.has(each));
+    if (name !== undefined)
+      return `${block.place().file} already changes ${name} from ${from}; give a later --from-date`;
+  }
+  return undefined;
+}
+
+function namesOf({ official = {}, tiers, per_request, service_tiers = {}, fees = {} }: StatedChange): string[] {
+  return [
+    ...Object.keys(official).map((name) => `official.${name}`),
+    ...(tiers === undefined ? [] : ["tiers"]),
+    ...(per_request?.official === undefined ? [] : ["per_request.official"]),
+    ...Object.keys(service_tiers).map((name) => `service_tiers.${name}`),
+    ...Object.keys(fees).map((name) => `fees.${name}`),
+  ];
+}
+
+/** Returns remarks on what the user should check in a change or in a new price. `now`: null for a new price. */
+function remarksOf({ fees = {} }: Pick<StatedChange, "fees">, now: Amounts | null): string[] {
+  const remarks: string[] = [];
+  if (Object.keys(now?.gateway ?? {}).length > 0 || now?.per_request?.gateway !== undefined)
+    remarks.push("the gateway's own rates stay in force: check that they still apply");
+  if (Object.keys(fees).some((tool) => now?.fees?.[tool] === undefined))
+    remarks.push("input_tokens of a new fee is assumed: the table states none");
+  return remarks;
+}
+
+/** Returns the prices of a new model. Each keeps the amounts of the previous price that the table does not state. */
+function pricesOf(found: TableModel, fromDate: string, source: string) {
+  const prices: StatedPrice[] = [];
+  const entries: Entries[number][] = [];
+  const remarks = new Map<string, string[]>();
+  for (const { from, price } of datedPrices(found, fromDate)) {
+    const before = prices.at(-1) ?? null;
+    const serviceTiers = found.serviceTiers(from);
+    const differing = differences(price, serviceTiers, before);
+    if (differing.length === 0) continue;
+    const amounts = entryOf(price, serviceTiers, before);
+    prices.push({ from, source, ...amounts });
+    entries.push({ from, changes: differing });
+    remarks.set(from, remarksOf(amounts, before === null ? null : { fees: before.fees }));
+  }
+  return { prices, entries, remarks };
 }
 
 interface MatchedModels {
@@ -205,281 +300,32 @@ function tableModelOf(
   );
 }
 
-/** Returns the model with its file's defaults. Omits `error_factor` if the model has a tokenizer. */
-function wholeModel({ model, defaults }: ModelOrigin): StatedModel {
-  const { error_factor, ...whole } = { ...defaults, ...model };
-  return (whole.tokenizer ?? null) === null && error_factor !== undefined ? { ...whole, error_factor } : whole;
-}
-
-/** Returns the statement of a new model, without prices; undefined if its context size is unknown. */
-function newModel(
+/**
+ * Returns the statement of a new model, without group and prices; undefined if its context size is unknown. `listed`: the
+ * model of the price files of which it is a revision.
+ */
+function traitsOf(
   found: TableModel,
   listed: ModelOrigin | undefined,
   defaults: StatedTraits,
-  group: string,
-  origins: Origins,
+  catalogue: Catalogue,
 ): StatedModel | undefined {
-  const {
-    aliases: _,
-    prices: __,
-    provider: ___,
-    served_as: ____,
-    ...traits
-  } = listed === undefined ? ({ ...defaults } as StatedModel) : wholeModel(listed);
+  const base: StatedModel = listed === undefined ? defaults : { ...listed.defaults, ...listed.model };
+  const { aliases: _, prices: __, provider: ___, served_as: ____, error_factor, ...traits } = base;
   const contextTokens = found.contextTokens ?? traits.context_tokens;
   if (contextTokens === undefined) return undefined;
   const outputTokens =
     found.maxOutputTokens ?? (found.contextTokens === null ? traits.max_output_tokens : undefined) ?? contextTokens;
-  const isUnused = (name: string) =>
-    [...origins.models].every(([id, { model }]) => id !== name && !model.aliases?.includes(name));
-  const aliases = found.names.filter(isUnused);
+  const taken = new Set(catalogue.histories().flatMap(({ id, aliases }) => [id, ...aliases]));
+  const aliases = found.names.filter((name) => !taken.has(name));
+  // A new model may not use the family's published tokenizer.
+  const tokenizer = listed === undefined ? null : (traits.tokenizer ?? null);
   return {
     ...(aliases.length > 0 && { aliases }),
-    group,
     ...traits,
-    // The new model may not use the family's published tokenizer.
-    ...(listed === undefined && { tokenizer: null }),
+    ...((listed === undefined || traits.tokenizer !== undefined) && { tokenizer }),
+    ...(tokenizer === null && error_factor !== undefined && { error_factor }),
     context_tokens: contextTokens,
     max_output_tokens: Math.min(outputTokens, contextTokens),
-    prices: [],
   };
-}
-
-/**
- * Returns the model's prices together with those of the table, and a list of the added prices. `refused` is true if a
- * price could not be added.
- */
-function additions(
-  before: readonly StatedPrice[],
-  found: TableModel,
-  { fromDate, source }: { readonly fromDate: string; readonly source: string },
-  refuse: (why: string) => void,
-) {
-  const prices = [...before];
-  const entries: AddedPrice[] = [];
-  let refused = false;
-  const priceNow = found.prices.findLast(({ from }) => from === null || from <= fromDate);
-  const later = found.prices.filter(({ from }) => from !== null && from > fromDate);
-  for (const { from, price } of [
-    ...(priceNow === undefined ? [] : [{ from: fromDate, price: priceNow }]),
-    ...later.map((price) => ({ from: price.from ?? "", price })),
-  ]) {
-    const current = inForce(prices, from);
-    const serviceTiers = found.serviceTiers(from);
-    if (current !== undefined && !differs(price, current, serviceTiers)) continue;
-    if (prices.some((each) => each.from === from)) {
-      refuse(
-        `the price files already state a price from ${from}; give a later --from-date, or change that price by hand`,
-      );
-      refused = true;
-      continue;
-    }
-    const added = entryOf(price, serviceTiers, current ?? null, from, source);
-    const index = prices.filter((each) => each.from < from).length;
-    const last = prices[index - 1];
-    if (last?.until !== undefined && last.until > from) {
-      const { until, ...open } = last;
-      prices[index - 1] = open;
-      added.price = { ...added.price, until };
-    }
-    prices.splice(index, 0, added.price);
-    entries.push({ price: added.price, before: current ?? null, kept: added.kept });
-  }
-  return { prices, entries, refused };
-}
-
-/** Returns the price in force on an ISO day; undefined if there is none. */
-export function inForce(prices: readonly StatedPrice[], day: string): StatedPrice | undefined {
-  const last = prices.findLast(({ from }) => from <= day);
-  return last?.until !== undefined && last.until <= day ? undefined : last;
-}
-
-function entryOf(
-  table: TablePrice,
-  serviceTiers: TableServiceTiers,
-  before: StatedPrice | null,
-  from: string,
-  source: string,
-): { price: StatedPrice; kept: TokenClass[] } {
-  if (table.official === null) {
-    const gateway = before?.per_request?.gateway;
-    return {
-      price: {
-        from,
-        source,
-        per_request: { official: table.perRequest ?? "0", ...(gateway !== undefined && { gateway }) },
-        ...minimumOf(before),
-        ...feesOf(table, before),
-      },
-      kept: [],
-    };
-  }
-  const old = before?.official;
-  const kept = tokenClasses.filter((name) => old?.[name] !== undefined && table.official?.[name] === undefined);
-  const tiers = tiersOver(before?.tiers, table.tiers);
-  const price: StatedPrice = {
-    from,
-    source,
-    official: complete({ ...old, ...table.official }),
-    ...(before?.gateway && { gateway: before.gateway }),
-    ...minimumOf(before),
-    ...(tiers.length > 0 && { ...(before?.tier_mode && { tier_mode: before.tier_mode }), tiers }),
-    ...serviceTiersOf(serviceTiers, before),
-    ...feesOf(table, before),
-  };
-  return { price, kept };
-}
-
-/** Returns the table's tiers. Takes rates that the table does not state from the same tiers of the previous entry. */
-function tiersOver(before: StatedPrice["tiers"], tiers: TablePrice["tiers"]): NonNullable<StatedPrice["tiers"]> {
-  return tiers.map((tier) => {
-    const same = before?.find((each) => each.from_prompt_tokens === tier.from_prompt_tokens);
-    return {
-      ...tier,
-      official: complete({ ...same?.official, ...tier.official }),
-      ...(same?.gateway && { gateway: same.gateway }),
-    };
-  });
-}
-
-/** Returns the table's service tiers. Takes tiers and rates that the table does not state from the previous entry. */
-function serviceTiersOf(table: TableServiceTiers, before: StatedPrice | null): Pick<StatedPrice, "service_tiers"> {
-  const all = serviceTierNames.flatMap((name) => {
-    const [stated, own] = [table[name], before?.service_tiers?.[name]];
-    if (stated === undefined) return own === undefined ? [] : [[name, own] as const];
-    const tiers = tiersOver(own?.tiers, stated.tiers);
-    return [
-      [
-        name,
-        {
-          official: complete({ ...own?.official, ...stated.official }),
-          ...(own?.gateway && { gateway: own.gateway }),
-          ...(tiers.length > 0 && { tiers }),
-        },
-      ] as const,
-    ];
-  });
-  return all.length === 0 ? {} : { service_tiers: Object.fromEntries(all) };
-}
-
-function minimumOf(before: StatedPrice | null): Pick<StatedPrice, "minimum"> {
-  return before?.minimum === undefined ? {} : { minimum: before.minimum };
-}
-
-/** Largest number of tokens that a tool call is assumed to add to a prompt, because no table states this number. */
-const assumedInputTokens = 16_000;
-
-/** Returns the table's fees. Takes fees that the table does not state from the previous entry. */
-function feesOf({ fees = {} }: TablePrice, before: StatedPrice | null): Pick<StatedPrice, "fees"> {
-  const stated = Object.entries(fees).map(([tool, usd]): [string, StatedFee] => {
-    const own = before?.fees?.[tool];
-    return [tool, { ...own, usd, input_tokens: own?.input_tokens ?? assumedInputTokens }];
-  });
-  const all = { ...before?.fees, ...Object.fromEntries(stated) };
-  return Object.keys(all).length === 0 ? {} : { fees: all };
-}
-
-/** Returns the fees of the table that differ from those of the price file, each with both amounts. */
-function changedFees(
-  after: Readonly<Record<string, string>>,
-  before: StatedPrice["fees"],
-): { class: string; before: string | null; after: string }[] {
-  return Object.entries(after).flatMap(([tool, usd]) => {
-    const was = before?.[tool]?.usd;
-    return was !== undefined && parseUsd(was) === parseUsd(usd)
-      ? []
-      : [{ class: tool, before: was ?? null, after: usd }];
-  });
-}
-
-type WholeRates = NonNullable<StatedPrice["official"]>;
-
-/**
- * Returns the rates in the order of the token classes. The functions that read tables ensure that input and output have
- * rates.
- */
-function complete(rates: StatedRates): WholeRates {
-  return Object.fromEntries(
-    tokenClasses.flatMap((name) => (rates[name] === undefined ? [] : [[name, rates[name]]])),
-  ) as WholeRates;
-}
-
-/** Returns true if the price in the table differs from the price file's entry. */
-function differs(table: TablePrice, stated: StatedPrice, serviceTiers: TableServiceTiers): boolean {
-  return priceChanges(table, serviceTiers, stated).length > 0;
-}
-
-export interface PriceChange {
-  readonly class: string;
-  readonly before: string | null;
-  readonly after: string | null;
-}
-
-/**
- * Returns the differences between the table and the price file's entry, each with both amounts. An amount that is not
- * stated is null.
- */
-export function priceChanges(
-  table: TablePrice,
-  serviceTiers: TableServiceTiers,
-  stated: StatedPrice | null,
-): PriceChange[] {
-  const fees = changedFees(table.fees ?? {}, stated?.fees);
-  if (table.official === null) {
-    const [before, after] = [stated?.per_request?.official, table.perRequest ?? ""];
-    return before !== undefined && parseUsd(before) === parseUsd(after)
-      ? fees
-      : [{ class: "request", before: before ?? null, after }, ...fees];
-  }
-  const tiers = serviceTierNames.flatMap((name) => {
-    const own = serviceTiers[name];
-    if (own === undefined) return [];
-    return changedRates(own, stated?.service_tiers?.[name]).map((each) => ({
-      ...each,
-      class: `${name} ${each.class}`,
-    }));
-  });
-  return [...changedRates({ official: table.official, tiers: table.tiers }, stated), ...tiers, ...fees];
-}
-
-type RatedTiers = {
-  readonly official?: StatedRates | undefined;
-  readonly tiers?: readonly { readonly from_prompt_tokens: number; readonly official: StatedRates }[] | undefined;
-};
-
-/**
- * Returns the changed rates, including those of tiers for long prompts. For a removed tier, returns only its input
- * rate.
- */
-function changedRates(after: RatedTiers, before: RatedTiers | null | undefined): PriceChange[] {
-  const [now, was] = [after.tiers ?? [], before?.tiers ?? []];
-  const tierFrom = (tiers: typeof now, from: number) => tiers.find((each) => each.from_prompt_tokens === from);
-  return [
-    ...changedClasses(after.official ?? {}, before?.official ?? {}),
-    ...now.flatMap(({ from_prompt_tokens: from, official }) =>
-      changedClasses(official, tierFrom(was, from)?.official ?? {}).map((each) => ({
-        ...each,
-        class: `${each.class} from ${from} tokens`,
-      })),
-    ),
-    ...was
-      .filter(({ from_prompt_tokens: from }) => tierFrom(now, from) === undefined)
-      .map(({ from_prompt_tokens: from, official }) => ({
-        class: `input from ${from} tokens`,
-        before: official.input ?? null,
-        after: null,
-      })),
-  ];
-}
-
-/** Returns the classes whose rate differs, each with both rates. Ignores classes that `after` does not state. */
-function changedClasses(
-  after: StatedRates,
-  before: StatedRates,
-): { class: TokenClass; before: string | null; after: string }[] {
-  return tokenClasses.flatMap((name) => {
-    const [now, was] = [after[name], before[statedClass(name, before)]];
-    const same = now === undefined || (was !== undefined && parseRate(now) === parseRate(was));
-    return same ? [] : [{ class: name, before: was ?? null, after: now }];
-  });
 }

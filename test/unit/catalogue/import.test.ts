@@ -48,7 +48,7 @@ const anthropic = `[{"id":"anthropic","name":"Anthropic","models":[
   {"id":"claude-opus-5","match":{"starts_with":"claude-opus-5"},"context_window":1000000,"prices":{"input_mtok":5,"cache_write_mtok":6.25,"cache_read_mtok":0.5,"output_mtok":25}},
   {"id":"claude-sonnet-4-6","match":{"or":[{"starts_with":"claude-sonnet-4-6"},{"starts_with":"claude-sonnet-4.6"}]},"context_window":1000000,
    "prices":[{"prices":{"input_mtok":3,"cache_write_mtok":3.75,"cache_read_mtok":0.3,"output_mtok":15}},
-             {"constraint":{"start_date":"2027-01-01"},"prices":{"input_mtok":{"base":2.4,"tiers":[{"start":200000,"price":4.8}]},"output_mtok":{"base":12.0,"tiers":[{"start":200000,"price":24}]}}}]},
+             {"constraint":{"start_date":"2027-01-01"},"prices":{"input_mtok":{"base":2.4,"tiers":[{"start":200000,"price":4.8}]},"cache_write_mtok":3,"cache_write_1h_mtok":4.8,"cache_read_mtok":0.24,"output_mtok":{"base":12.0,"tiers":[{"start":200000,"price":24}]}}}]},
   {"id":"claude-haiku-4-5","match":{"starts_with":"claude-haiku-4-5"},"prices":{"input_mtok":0.9,"output_mtok":4.5}},
   {"id":"claude-nova-1","match":{"or":[{"equals":"claude-nova-1"},{"equals":"claude-nova"},{"equals":"claude-opus-5"}]},"context_window":500000,"prices":{"input_mtok":1.25,"output_mtok":6}},
   {"id":"claude-night","match":{"equals":"claude-night"},"prices":[{"constraint":{"start_time":"00:30:00Z","end_time":"16:30:00Z"},"prices":{"input_mtok":1,"output_mtok":2}}]},
@@ -104,7 +104,7 @@ describe("an import from genai-prices", () => {
 
   it("is a valid price file next to the shipped files", () => {
     expect(() => withShipped(proposal)).not.toThrow();
-    expect(proposal.name).toBe("imported-genai-prices-2026-11-21.yaml");
+    expect(proposal.name).toBe("imported-2026-11-21.yaml");
   });
 
   it("proposes a changed price from the given day, and keeps the earlier price and traits", () => {
@@ -123,9 +123,12 @@ describe("an import from genai-prices", () => {
     });
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-20")).toEqual(["0: 1.00"]);
     expect(inputAt(catalogue, "claude-haiku-4-5", "2026-11-21")).toEqual(["0: 0.90"]);
-    expect(proposal.yaml).toContain(
-      "# the table does not state cached_input, cache_write: kept from the previous price",
-    );
+    expect(proposal.yaml).toContain(`  claude-haiku-4-5:
+    change:
+      from: 2026-11-21
+      source: "price list of genai-prices (table.json), read 2026-11-20"
+      official: { input: "0.90", output: "4.50" }
+`);
     const before = expectCatalogue(buildCatalogue([shipped]));
     const traits = (from: typeof catalogue) => ({
       ...from.find("claude-haiku-4-5", Date.parse("2026-11-20")),
@@ -141,9 +144,7 @@ describe("an import from genai-prices", () => {
     expect(inputAt(catalogue, "claude-sonnet-4-6", "2027-01-01")).toEqual(["0: 2.40", "200001: 4.80"]);
     const charged = catalogue.find("claude-sonnet-4-6", Date.parse("2027-01-02"))?.price?.version.tiers[0].charged;
     expect(charged && formatRate(charged.input)).toBe("2.25");
-    expect(proposal.yaml).toContain(
-      "# the gateway's rates are kept from the previous price: check that they still apply",
-    );
+    expect(proposal.yaml).toContain("# the gateway's own rates stay in force: check that they still apply");
   });
 
   it("proposes new models with unused aliases, and prices per request", () => {
@@ -179,9 +180,6 @@ describe("an import from genai-prices", () => {
       },
       serviceTiers: { priority: [{ list: { input: 2_500_000n } }], flex: [{}], batch: [{}] },
     });
-    expect(proposed.yaml).toContain(
-      "# rates of service tiers that no table states are kept from the previous price: check that they still apply",
-    );
     const again = imported(paramsOf("genai-prices", table, { fromDate: "2026-11-24" }), [
       shipped,
       [{ name: proposed.name, text: proposed.yaml }],
@@ -245,7 +243,7 @@ models:
     expect(inputAt(catalogue, "gemini-2.5-pro", "2026-11-21")).toEqual(["0: 1.10", "200001: 2.20"]);
   });
 
-  it("leaves out a share that is not exact, and a day that already has a price", () => {
+  it("leaves out a share that is not exact, and a day without a price", () => {
     const table = (rate: string) =>
       `[{"id":"openai","models":[{"id":"gpt-4o","match":{"equals":"gpt-4o"},"prices":{"input_mtok":${rate},"output_mtok":10}}]}]`;
     expect(imported(paramsOf("genai-prices", table("2.000001"))).left_out).toEqual([
@@ -254,10 +252,10 @@ models:
         why: '0.50 of 2.000001 (group "large-general") cannot be represented exactly; state the rate under gateway',
       },
     ]);
-    expect(imported(paramsOf("genai-prices", table("2.4"), { fromDate: "2024-10-02" })).left_out).toEqual([
+    expect(imported(paramsOf("genai-prices", table("2.4"), { fromDate: "2020-01-01" })).left_out).toEqual([
       {
         model: "gpt-4o",
-        why: "the price files already state a price from 2024-10-02; give a later --from-date, or change that price by hand",
+        why: "the price files state no price on 2020-01-01; give a later --from-date, or state it yourself",
       },
     ]);
   });
@@ -338,7 +336,7 @@ describe("an import", () => {
     expect(problems).toEqual([expect.stringMatching(expected)]);
   });
 
-  it("leaves a user's model to be edited by hand if its prices are a list in brackets", () => {
+  it("changes a model of the user's files in a file of its own, however that model is written", () => {
     const own = layer({
       "mine.yaml": oneModel
         .replace("half:", "halb:")
@@ -351,12 +349,10 @@ describe("an import", () => {
     const table =
       '[{"id":"example","models":[{"id":"big","match":{"equals":"big"},"prices":{"input_mtok":1.5,"output_mtok":10}}]}]';
     const proposal = imported(paramsOf("genai-prices", table), [shipped, own]);
-    expect(proposal.proposed).toMatchObject([{ model: "big", by_hand: { file: "mine.yaml", line: 5 } }]);
-    expect(proposal.yaml).toContain(
-      "# mine.yaml:5 states the model big: add these prices there, in order of their days.\n#   - from: 2026-11-21\n",
-    );
-    expect(buildCatalogue([shipped, [...own, { name: proposal.name, text: proposal.yaml }]])).toMatchObject({
-      ok: true,
-    });
+    expect(proposal.proposed).toMatchObject([{ model: "big", kind: "changed" }]);
+    expect(proposal.yaml).toContain("  big:\n    change:\n      from: 2026-11-21\n");
+    const built = expectCatalogue(buildCatalogue([shipped, [...own, { name: proposal.name, text: proposal.yaml }]]));
+    expect(inputAt(built, "big", "2026-11-20")).toEqual(["0: 2.00"]);
+    expect(inputAt(built, "big", "2026-11-21")).toEqual(["0: 1.50"]);
   });
 });

@@ -87,6 +87,10 @@ describe("several tables", () => {
       litellm({ ...litellmAsOurs, cache_creation_input_token_cost: 2.5e-6 }),
     ]);
     expect(changes(found)).toEqual(["cache_write 2.00 2.50", "web_search_call null 0.01"]);
+    expect(found.yaml).toContain(`    change:
+      # input_tokens of a new fee is assumed: the table states none
+      from: 2026-11-22
+`);
   });
 
   it("keep a rate on which they differ, and report it", () => {
@@ -95,7 +99,7 @@ describe("several tables", () => {
       litellm({ ...litellmAsOurs, input_cost_per_token: 3e-6 }),
     ]);
     expect(changes(found)).toEqual(["input 2.00 3.00"]);
-    expect(found.yaml).toContain('official: { input: "3.00", cached_input: "0.20", output: "8.00" }');
+    expect(found.yaml).toContain('official: { input: "3.00" }');
     expect(found.differing).toEqual([
       {
         model: "model-a",
@@ -149,14 +153,15 @@ describe("several tables", () => {
       }),
     ]);
     expect(found.proposed.map(({ model, kind }) => [model, kind])).toEqual([["model-b", "new"]]);
-    expect(found.yaml).toMatch(/aliases: \[model-b-latest\]\n[^]*context_tokens: 5000\n {4}max_output_tokens: 500\n/);
+    expect(found.yaml).toMatch(/aliases: \[ model-b-latest \]\n[^]*context_tokens: 5000\n {4}max_output_tokens: 500\n/);
     expect(buildCatalogue([[own()], [{ name: found.name, text: found.yaml }]])).toMatchObject({ ok: true });
   });
 
   it("are each recognized by their shape", () => {
-    expect(imported([litellm(litellmAsOurs), genai(genaiAsOurs)]).name).toBe(
-      "imported-litellm-genai-prices-2026-11-22.yaml",
-    );
+    expect(imported([litellm(litellmAsOurs), genai({ ...genaiAsOurs, cache_write_mtok: 3 })])).toMatchObject({
+      name: "imported-2026-11-22.yaml",
+      proposed: [{ model: "model-a" }],
+    });
     const result = importPrices([[own()]], { ...defaults, tables: [{ file: "odd.json", text: "[]" }] });
     expect(result).toMatchObject({
       ok: false,
@@ -233,8 +238,9 @@ describe("a table of litellm", () => {
   };
 
   it("prices long prompts by its tiered_pricing ranges", () => {
+    const cached = { cache_read_input_token_cost: 1e-7 };
     const ranges = [
-      { range: [0, 32000.0], input_cost_per_token: 1e-6, output_cost_per_token: 5e-6 },
+      { range: [0, 32000.0], input_cost_per_token: 1e-6, output_cost_per_token: 5e-6, ...cached },
       { range: [32000.0, 128000.0], input_cost_per_token: 1.8e-6, output_cost_per_token: 9e-6 },
     ];
     expect(tierInputs({ tiered_pricing: ranges })).toEqual(["0: 1.00 5.00", "32001: 1.80 9.00"]);

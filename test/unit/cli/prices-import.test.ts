@@ -29,23 +29,26 @@ it("prices import prints the price file to stdout and the changes to stderr if n
   expect((await run(file, "--into", pricing, "--print")).stdout).toBe(ran.stdout);
   expect(existsSync(pricing)).toBe(false);
   expect((await run(file, "--into", pricing, "--yes")).code).toBe(0);
-  expect(readFileSync(join(pricing, "imported-genai-prices-2026-11-20.yaml"), "utf8")).toBe(ran.stdout);
-  expect(readdirSync(pricing)).toEqual(["imported-genai-prices-2026-11-20.yaml"]);
+  expect(readFileSync(join(pricing, "imported-2026-11-20.yaml"), "utf8")).toBe(ran.stdout);
+  expect(readdirSync(pricing)).toEqual(["imported-2026-11-20.yaml"]);
   expect(await farebox.run("prices", "check", pricing)).toEqual({
     code: 0,
     stdout: "1 models, no fault\n",
     stderr: "",
   });
-  const shown = await farebox.json<{ entries: object[] }>("prices", "show", "model-a", "--pricing", pricing);
-  expect(shown.entries).toMatchObject([
-    { from: "2026-01-01", until: "2026-11-20" },
-    { from: "2026-11-20", in_force: true },
+  const inputOn = async (day: string) => {
+    const shown = await farebox.run("prices", "show", "model-a", "--pricing", pricing, "--at", day);
+    return /^input\s.*/m.exec(shown.stdout)?.[0];
+  };
+  expect([await inputOn("2026-11-19"), await inputOn("2026-11-20")]).toEqual([
+    expect.stringContaining("2.00"),
+    expect.stringContaining("2.50"),
   ]);
 });
 
 it("prices import writes only after confirmation, and names --yes when there is no terminal", async () => {
   const questions: string[] = [];
-  const path = join(pricing, "imported-genai-prices-2026-11-20.yaml");
+  const path = join(pricing, "imported-2026-11-20.yaml");
   expect(await run(file, "--into", pricing)).toEqual({
     code: 2,
     stdout: "",
@@ -72,27 +75,42 @@ it("prices import writes into the folder of FAREBOX_PRICING if none is named", a
   await run(file, "--into", pricing, "--yes");
   writeFileSync(file, table.replace("2.5", "2.25"));
   expect((await run(file, "--from-date", "2026-12-01", "--yes")).code).toBe(0);
-  const shown = await farebox.json<{ entries: object[] }>("prices", "show", "model-a");
-  expect(shown.entries).toMatchObject([{ from: "2026-01-01" }, { from: "2026-11-20" }, { from: "2026-12-01" }]);
+  expect(readdirSync(pricing).sort()).toEqual(["imported-2026-11-20.yaml", "imported-2026-12-01.yaml"]);
+  expect((await farebox.run("prices", "check")).code).toBe(0);
 });
 
-it("prices import adds entries to the file that states the model, without changing the rest", async () => {
+it("prices import never edits a file, and writes nothing if nothing differs", async () => {
   await run(file, "--into", pricing, "--yes");
-  const path = join(pricing, "imported-genai-prices-2026-11-20.yaml");
+  const path = join(pricing, "imported-2026-11-20.yaml");
   const before = readFileSync(path, "utf8");
-  expect((await run(file, "--into", pricing, "--from-date", "2026-12-01")).stderr).toBe(
-    "0 models proposed, 1 unchanged, 0 left out\n",
-  );
-  expect(readFileSync(path, "utf8")).toBe(before);
+  for (const day of ["2026-11-20", "2026-12-01"])
+    expect(await run(file, "--into", pricing, "--from-date", day, "--yes")).toEqual({
+      code: 0,
+      stdout: "",
+      stderr: "0 models proposed, 1 unchanged, 0 left out\n",
+    });
+  expect(readdirSync(pricing)).toEqual(["imported-2026-11-20.yaml"]);
 
+  // The same figure cannot change twice on a day; another figure can.
   writeFileSync(file, table.replace("2.5", "3"));
+  expect((await run(file, "--into", pricing, "--yes")).stderr).toBe(
+    `left out: model-a: ${path} already changes official.input from 2026-11-20; give a later --from-date\n0 models proposed, 0 unchanged, 1 left out\n`,
+  );
+  expect(readdirSync(pricing)).toEqual(["imported-2026-11-20.yaml"]);
+  writeFileSync(file, table.replace('"output_mtok":8', '"output_mtok":9'));
+  expect((await run(file, "--into", pricing, "--yes")).stderr).toContain(
+    "changed: model-a from 2026-11-20: output 8.00 → 9.00\n",
+  );
+
+  writeFileSync(file, table.replace("2.5", "3").replace('"output_mtok":8', '"output_mtok":9'));
   const ran = await run(file, "--into", pricing, "--from-date", "2026-12-01", "--yes");
-  expect(ran.stderr).toContain(`changed: model-a from 2026-12-01: input 2.50 → 3.00, in ${path}\n`);
-  expect(readdirSync(pricing)).toEqual(["imported-genai-prices-2026-11-20.yaml"]);
-  const added = `      - from: 2026-12-01\n        source: "price list of genai-prices (data.json), read 2026-11-20"\n        official: { input: "3.00", output: "8.00" }\n`;
-  const after = readFileSync(path, "utf8");
-  expect(after).toContain(added);
-  expect(after.startsWith(before.trimEnd())).toBe(true);
+  expect(ran.stderr).toContain("changed: model-a from 2026-12-01: input 2.50 → 3.00\n");
+  expect(readdirSync(pricing).sort()).toEqual([
+    "imported-2026-11-20-2.yaml",
+    "imported-2026-11-20.yaml",
+    "imported-2026-12-01.yaml",
+  ]);
+  expect(readFileSync(path, "utf8")).toBe(before);
   expect(await farebox.run("prices", "check", pricing)).toMatchObject({ code: 0 });
 });
 
@@ -105,8 +123,8 @@ it("prices import never overwrites a file, but chooses another name", async () =
   }
   expect(readdirSync(pricing).sort()).toEqual([
     "groups.yaml",
-    "imported-genai-prices-2026-11-20-2.yaml",
-    "imported-genai-prices-2026-11-20.yaml",
+    "imported-2026-11-20-2.yaml",
+    "imported-2026-11-20.yaml",
   ]);
 });
 
@@ -127,11 +145,11 @@ it("prices import proposes the prices on which several tables agree, and names t
     'source: "price list of genai-prices (data.json) and litellm (model_prices.json), read 2026-11-20"',
   );
   const json = await farebox.json<{ name: string; differing: object[] }>("prices", "import", file, other);
-  expect(json).toMatchObject({ name: "imported-genai-prices-litellm-2026-11-20.yaml", differing: [] });
+  expect(json).toMatchObject({ name: "imported-2026-11-20.yaml", differing: [] });
 });
 
 it("prices import prints JSON, and writes only with --yes", async () => {
-  const json = await farebox.json(
+  const json = await farebox.json<object>(
     "prices",
     "import",
     "--from",
@@ -142,26 +160,32 @@ it("prices import prints JSON, and writes only with --yes", async () => {
     "--into",
     pricing,
   );
+  expect(Object.keys(json).sort()).toEqual([
+    "differing",
+    "left_out",
+    "name",
+    "proposed",
+    "unchanged",
+    "written",
+    "yaml",
+  ]);
   expect(json).toMatchObject({
     proposed: [
       {
         model: "model-a",
         kind: "changed",
         provider: "openai",
-        by_hand: null,
-        added_to: null,
         entries: [{ from: "2026-12-01", changes: [{ class: "input", before: "2.00", after: "2.50" }] }],
       },
     ],
     unchanged: 0,
     left_out: [],
-    edited: [],
     written: [],
     yaml: expect.stringContaining("model-a:"),
   });
   expect(existsSync(pricing)).toBe(false);
   expect(await farebox.json("prices", "import", file, "--into", pricing, "--yes")).toMatchObject({
-    written: [join(pricing, "imported-genai-prices-2026-11-20.yaml")],
+    written: [join(pricing, "imported-2026-11-20.yaml")],
   });
 });
 
