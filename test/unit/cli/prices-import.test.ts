@@ -33,7 +33,7 @@ it("prices import prints the price file to stdout and the changes to stderr if n
   expect(readdirSync(pricing)).toEqual(["imported-2026-11-20.yaml"]);
   expect(await farebox.run("prices", "check", pricing)).toEqual({
     code: 0,
-    stdout: "1 models, no fault\n",
+    stdout: `${join(pricing, "imported-2026-11-20.yaml")}:6: "model-a" changes model-a from 2026-11-20\n1 models, no fault\n`,
     stderr: "",
   });
   const inputOn = async (day: string) => {
