@@ -196,7 +196,7 @@ export async function startServing(settings: Settings, options: ServingOptions):
   if (!fronting.ok) return failure(fronting.problem);
   const { front } = fronting;
   metrics.showWorkers(front.processMetrics ?? null);
-  log.info({ preset, digest: prices.current().digest }, "prices in force");
+  log.info({ preset, catalogue: prices.current().digest }, "prices in force");
   const running = { ...store, sampler, alerts, recorder, recovered: recovery.recovered };
   const controlled = controls({ front, prices, work, tracing, readiness, access, requests }, owned.move());
   return { ok: true, serving: { ...running, ...controlled } };

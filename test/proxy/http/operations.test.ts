@@ -43,7 +43,7 @@ it.each(presets)(
     const ready = JSON.parse((await get(proxy, "/readyz")).body);
     expect(ready.prices.preset).toBe(preset);
     const [line] = await log.logged("prices in force");
-    expect(line).toMatchObject({ level: "info", fields: { preset, digest: ready.catalogue } });
+    expect(line).toMatchObject({ level: "info", fields: { preset, catalogue: ready.catalogue } });
     const health = await get(proxy, "/admin/v1/health", "Authorization: Bearer preset-admin-token");
     expect(JSON.parse(health.body).prices).toMatchObject({ preset, digest: ready.catalogue });
   },
