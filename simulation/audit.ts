@@ -1,9 +1,15 @@
 import type { Charge } from "../src/core/charge.ts";
-import { costOf } from "../src/core/cost.ts";
-import { completionTotal, noTokens, promptClasses, type Doubt, type TokenCounts } from "../src/core/usage.ts";
+import {
+  completionTotal,
+  noTokens,
+  promptClasses,
+  promptTotal,
+  type Doubt,
+  type TokenCounts,
+} from "../src/core/usage.ts";
 import { formatUsd, larger, noMoney, type PicoUsd } from "../src/core/money.ts";
-import type { PinnedPrice, PriceVersion } from "../src/core/price.ts";
-import { estimatedModels, familyCreation, modelOutputMax, picoUsdPerUnit } from "./prices.ts";
+import { estimatedModels, familyCreation, idOf, modelOutputMax, models, picoUsdPerUnit } from "./prices.ts";
+import { costUnderTariff, type Tariff } from "./tariffs.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";
 
@@ -11,11 +17,15 @@ import type { Generation } from "./generation.ts";
 export interface AuditedRequest {
   readonly exchange: SimulatedExchange;
   readonly charge: Charge | undefined;
-  readonly price: PriceVersion | undefined;
+  /** True if the charge's price was in force between the request's arrival and its forwarding, or if it has none. */
+  readonly wasInForce: boolean;
+  readonly isPriceStored: boolean;
+  /** Tariff of the charge's price; undefined for a task or without a price. */
+  readonly tariff: Tariff | undefined;
   /** Price of another model that answered, if the proxy has read its name. */
-  readonly servedPrice: PinnedPrice | undefined;
-  /** Ids of the prices that were in force between the request's arrival and its forwarding. */
-  readonly pricesInForce: ReadonlySet<string>;
+  readonly served: { readonly priceId: string; readonly tariff: Tariff } | undefined;
+  /** True if the key may use every model that the request names. */
+  readonly isPermitted: boolean;
   /** Generations of the gateway for this request, in order. */
   readonly generations: readonly Generation[];
   /** Units that the gateway bills for the task of this request; null if the request created no task. */
@@ -50,6 +60,7 @@ const refusedBeforeForwarding = new Set([
 export function faultsOf(audited: AuditedRequest): string[] {
   return [
     ...chargeFaults(audited),
+    ...modelFaults(audited),
     ...billFaults(audited),
     ...maximumFaults(audited),
     ...deliveredFaults(audited),
@@ -59,11 +70,10 @@ export function faultsOf(audited: AuditedRequest): string[] {
   ].map((fault) => `${audited.exchange.id}: ${fault}`);
 }
 
-function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: AuditedRequest): string[] {
+function chargeFaults({ charge, wasSent, crashed, exchange, wasInForce }: AuditedRequest): string[] {
   const faults: string[] = [];
   if (charge === undefined) return wasSent ? ["sent to the gateway without a charge"] : [];
-  if (wasSent && charge.priceId !== null && !pricesInForce.has(charge.priceId))
-    faults.push("its price was in force neither when it arrived nor when it was sent");
+  if (wasSent && !wasInForce) faults.push("its price was in force neither when it arrived nor when it was sent");
   if (charge.state === "pending") faults.push("its charge is still pending");
   if (charge.reason === "crash" && !crashed)
     faults.push("its hold was posted with the reason crash, but nothing crashed");
@@ -73,17 +83,33 @@ function chargeFaults({ charge, wasSent, crashed, exchange, pricesInForce }: Aud
   return faults;
 }
 
+/** Checks that no spelling of a model's name avoids a list of models, or a budget for the model. */
+function modelFaults({ charge, exchange, wasSent, isPermitted }: AuditedRequest): string[] {
+  const named = exchange.modelsNamed;
+  const faults: string[] = [];
+  if (wasSent && !isPermitted) faults.push(`sent with ${named.join(", ")}, which its key may not use`);
+  if (exchange.refusal?.code === "model_not_allowed" && isPermitted)
+    faults.push(`refused with ${named.join(", ")}, which its key may use`);
+  if (charge?.kind !== "request") return faults;
+  const ids = named.map(idOf);
+  if (charge.priceId === null && models.some((id) => id === ids[0])) faults.push(`${named[0]} has no price`);
+  for (const model of charge.models)
+    if (!ids.includes(model)) faults.push(`counts for ${model}, not for ${ids.join(", ")}`);
+  return faults;
+}
+
 /** Checks that the gateway bills at most what the ledger posts. Comments below state the exceptions. */
-function billFaults({ charge, price, servedPrice, generations }: AuditedRequest): string[] {
+function billFaults({ charge, tariff, served, isPriceStored, generations }: AuditedRequest): string[] {
   const billed = generations.filter((generation) => generation.billed !== null);
   const last = billed.at(-1);
   if (last === undefined || charge === undefined) return [];
   if (charge.state === "voided") return [`voided (${charge.reason}), but billed by the gateway`];
   if (charge.priceId === null) return charge.cost === null ? [] : ["it has a cost, but no price"];
-  if (price === undefined) return ["its price is not in the ledger"];
+  if (!isPriceStored) return ["its price is not in the ledger"];
+  if (tariff === undefined) return [];
   if (charge.cost === null || charge.hold === null) return ["it has a price, but no cost or hold"];
   const cost = (tokens: TokenCounts | null): PicoUsd =>
-    tokens === null ? noMoney : costAtMost(price, servedPrice, tokens);
+    tokens === null ? noMoney : costAtMost(tariff, served?.tariff, tokens);
   const whole = cost(last.billed);
   if (charge.source === "reported")
     return [
@@ -91,8 +117,10 @@ function billFaults({ charge, price, servedPrice, generations }: AuditedRequest)
       ...(charge.cost === whole ? [] : [`the gateway billed ${whole}, but ${charge.cost} is posted as reported`]),
     ];
   const faults: string[] = [];
-  if (charge.source === "counted" && !estimatedModels.has(charge.model) && charge.cost !== whole)
-    faults.push(`the gateway billed ${whole}, but ${charge.cost} was counted`);
+  // Only a usage says which tokens a cache held. Without one, all of the prompt costs as much as input.
+  const uncached = cost(withoutCache(last.billed));
+  if (charge.source === "counted" && !estimatedModels.has(idOf(charge.model)) && charge.cost !== uncached)
+    faults.push(`the gateway billed tokens worth ${uncached} without a cache, but ${charge.cost} was counted`);
   // A cut stream costs what was delivered. Output in flight is an exception: it is billed, but not charged.
   const due = last.stream ? cost(last.seen) : whole;
   const isCounted = charge.source === "counted" || charge.source === "partial";
@@ -105,11 +133,15 @@ function billFaults({ charge, price, servedPrice, generations }: AuditedRequest)
   // Output that a stream wrote before its hold could grow is overage. Unknown output counts up to the model's maximum.
   const bound = last.isUnknownRead
     ? cost({ ...noTokens, input: charge.delivered?.input ?? 0, output: modelOutputMax * last.choices })
-    : whole;
-  const mayExceedHold = isCounted && (last.stream || last.isUnknownRead || servedPrice !== undefined);
+    : larger(whole, uncached);
+  const mayExceedHold = isCounted && (last.stream || last.isUnknownRead || served !== undefined);
   const most = mayExceedHold && bound > charge.hold ? bound : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, above the hold ${charge.hold}`);
   return faults;
+}
+
+function withoutCache(tokens: TokenCounts | null): TokenCounts | null {
+  return tokens && { ...tokens, input: promptTotal(tokens), cached_input: 0, cache_write: 0 };
 }
 
 /**
@@ -138,8 +170,9 @@ function maximumFaults({ charge, exchange, generations }: AuditedRequest): strin
 }
 
 /** Returns the cost; if another model answered, the larger of the costs of the two models. */
-function costAtMost(price: PriceVersion, served: PinnedPrice | undefined, tokens: TokenCounts): PicoUsd {
-  return larger(costOf(price, tokens).charged, served === undefined ? noMoney : costOf(served.version, tokens).charged);
+function costAtMost(tariff: Tariff, served: Tariff | undefined, tokens: TokenCounts): PicoUsd {
+  const cost = costUnderTariff(tariff, tokens) as PicoUsd;
+  return served === undefined ? cost : larger(cost, costUnderTariff(served, tokens) as PicoUsd);
 }
 
 /** Checks that a reported charge has the tokens that the gateway bills, in every vocabulary. */
@@ -155,7 +188,7 @@ function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
 }
 
 /** Checks that the posted amount and the delivered tokens cover what the proxy has read. */
-function deliveredFaults({ charge, price, servedPrice, generations }: AuditedRequest): string[] {
+function deliveredFaults({ charge, tariff, served, generations }: AuditedRequest): string[] {
   if (
     charge?.state !== "posted" ||
     charge.kind !== "request" ||
@@ -168,7 +201,7 @@ function deliveredFaults({ charge, price, servedPrice, generations }: AuditedReq
   if (delivered === null)
     return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, but nothing is delivered`];
   const faults: string[] = [];
-  const least = price === undefined ? null : costAtMost(price, servedPrice, { ...noTokens, ...delivered });
+  const least = tariff === undefined ? null : costAtMost(tariff, served?.tariff, { ...noTokens, ...delivered });
   if (least !== null && (cost ?? noMoney) < least)
     faults.push(`${delivered.output} tokens worth ${least} were delivered, but ${cost} is posted as ${charge.source}`);
   const read = generations.at(-1)?.outputRead ?? 0;
@@ -186,10 +219,10 @@ const answerDoubts: ReadonlySet<Doubt> = new Set([
 ]);
 
 /** Checks that a charge has the doubts `served_model` and `unknown_output` if and only if the proxy has read the cause. */
-function doubtFaults({ charge, servedPrice, generations }: AuditedRequest): string[] {
+function doubtFaults({ charge, served, generations }: AuditedRequest): string[] {
   const last = generations.at(-1);
   if (charge?.state !== "posted" || last === undefined || charge.source === "assumed") return [];
-  if (charge.formula === "tokens" && charge.servedPriceId !== (servedPrice?.id ?? null))
+  if (charge.formula === "tokens" && charge.servedPriceId !== (served?.priceId ?? null))
     return [`${last.served} answered, but its charge has another served price`];
   if (charge.priceId !== null && charge.doubts.includes("served_model") !== last.isServedRead)
     return [`${last.served} answered, but its doubts are ${charge.doubts.join(", ") || "none"}`];

@@ -68,6 +68,14 @@ export class SimulatedExchange implements Exchange {
   get isPassed(): boolean {
     return this.#deps.isPassed;
   }
+  /** Names of the models that the request names; those of a task's own path are not in its body. */
+  get modelsNamed(): readonly string[] {
+    const { model, models = [] } = JSON.parse(this.#deps.body.toString()) as {
+      readonly model?: string;
+      readonly models?: readonly string[];
+    };
+    return [...(model === undefined ? [] : [model]), ...models];
+  }
   get owner(): Owner {
     return this.#deps.owner;
   }

@@ -1,5 +1,5 @@
 import { noTokens, type TokenCounts } from "../src/core/usage.ts";
-import { modelOutputMax, models } from "./prices.ts";
+import { idOf, modelOutputMax, models } from "./prices.ts";
 import { chunk, event, headOf, type Behavior, type Piece, type Wire } from "./pieces.ts";
 import { promptTokensOf, tokensOf } from "./tokens.ts";
 import { usageMembersOf, hasCacheWrites, vocabularyOf, type Vocabulary } from "./vocabularies.ts";
@@ -36,7 +36,9 @@ export class Generation {
   longestRead = 0;
   readonly #members: readonly [Member, ...Member[]];
   readonly #vocabulary: Vocabulary;
-  /** Model that answers. */
+  /** Id of the model that the request asks for. */
+  readonly #asked: string;
+  /** Id of the model that answers. */
   readonly served: string;
   /** Name of that model in the answer. `isLate`: only the last events of a stream contain it. */
   readonly #servedName: { readonly name: string; readonly isLate: boolean };
@@ -88,10 +90,13 @@ export class Generation {
     this.#prompt = promptTokensOf(body);
     this.#members = membersOf(world.chance);
     this.#vocabulary = vocabularyOf(world.chance);
-    this.served = world.chance.happens(0.15) ? world.chance.pick(models) : this.#request.model;
+    this.#asked = idOf(this.#request.model);
+    this.served = world.chance.happens(0.15) ? world.chance.pick(models) : this.#asked;
     const name =
-      this.served === this.#request.model
-        ? `${this.served}-1`
+      this.served === this.#asked
+        ? this.#request.model === this.#asked
+          ? `${this.served}-1`
+          : this.served
         : world.chance.pick([this.served, `simulated/${this.served}`]);
     this.#servedName = { name, isLate: world.chance.happens(0.3) };
     this.#cached = world.chance.happens(0.3) ? world.chance.below(this.#prompt) : 0;
@@ -160,7 +165,7 @@ export class Generation {
   }
 
   get #hiddenSoFar(): number {
-    if (this.#request.model !== "thinker" || this.#beganAt === null) return 0;
+    if (this.#asked !== "thinker" || this.#beganAt === null) return 0;
     const all = this.#limit * this.#written.length;
     return Math.min(Math.floor((thinkingSpeed * (this.#world.elapsedMs - this.#beganAt)) / 1000), all);
   }
@@ -261,7 +266,7 @@ export class Generation {
   };
 
   #onServedRead = (): void => {
-    this.#isServedRead = this.served !== this.#request.model;
+    this.#isServedRead = this.served !== this.#asked;
   };
 
   #onAnswerRead(parts: readonly Part[]): void {

@@ -281,6 +281,89 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "0, coalesce(sum(held)",
     },
   ],
+  "a hold without the minimum of a group or the gateway": [
+    { file: "core/bounds.ts", from: "return larger(worst, minimumWorst(price, bound, classes));", to: "return worst;" },
+  ],
+  "a marginal tier that begins one token late": [
+    { file: "core/price.ts", from: "Math.max(fromPromptTokens - 1, 0)", to: "fromPromptTokens" },
+  ],
+  "a term for cached tokens that is ignored": [
+    {
+      file: "catalogue/rates.ts",
+      from: "const term = terms.cacheTerms[name] ?? null;",
+      to: "const term = null as Decided<string> | null;",
+    },
+  ],
+  "a fraction that leaves the amounts of lower levels in force": [
+    {
+      file: "catalogue/levels.ts",
+      from: 'if (term !== "official" && term !== "input") delete this.#cacheTerms[name];',
+      to: "",
+    },
+  ],
+  "a change that is in force a day early": [
+    {
+      file: "catalogue/changes.ts",
+      from: "start: from === undefined ? Number.NEGATIVE_INFINITY : instantOf(from),",
+      to: "start: from === undefined ? Number.NEGATIVE_INFINITY : instantOf(from) - 86_400_000,",
+    },
+  ],
+  "a pattern that precedes the change of an id": [
+    {
+      file: "catalogue/changes.ts",
+      from: 'return isPattern ? models.replaceAll("*", "").length : Number.MAX_SAFE_INTEGER;',
+      to: "return isPattern ? Number.MAX_SAFE_INTEGER : 0;",
+    },
+  ],
+  "a shipped group that precedes the user's gateway": [
+    {
+      file: "catalogue/build.ts",
+      from: "const groupsHere = ofGroup.filter((level) => Math.max(level.block.layer, assigned.layer) === layer);",
+      to: "const groupsHere = layer === terms.layers - 1 ? ofGroup : [];",
+    },
+  ],
+  "a spelling of a model's name that avoids the model's budget": [
+    {
+      file: "request/price.ts",
+      from: "namesOneModel(given) ? [model?.id ?? request.model]",
+      to: "namesOneModel(given) ? [request.model]",
+    },
+  ],
+  "an invented provider that satisfies a list of models": [
+    {
+      file: "core/keys.ts",
+      from: 'const names = pattern.includes("/") ? withProvider : withoutProvider;',
+      to: "const names = [...withProvider, ...withoutProvider];",
+    },
+  ],
+  "a list of models that refuses another spelling of a permitted model": [
+    {
+      file: "request/authenticate.ts",
+      from: "mayUse(list, name, meant));",
+      to: "mayUse(list, name, meant) && name === name.toLowerCase());",
+    },
+  ],
+  "a spelling of a model's name that has no price": [
+    {
+      file: "catalogue/catalogue.ts",
+      from: "const named = (text: string): ModelHistory | undefined => byName.get(text) ?? otherwise(text)?.entry;",
+      to: "const named = (text: string): ModelHistory | undefined => byName.get(text);",
+    },
+  ],
+  "an answer of another model that is charged at prices loaded after the admission": [
+    {
+      file: "request/price.ts",
+      from: "      toolCalls,\n      catalogue,\n    };",
+      to: "      toolCalls,\n      catalogue: { ...catalogue, named: (text: string, on: number) => this.#deps.catalogue().named(text, on) },\n    };",
+    },
+  ],
+  "a task that is settled at the price in force, not at that of its hold": [
+    {
+      file: "request/task-tracker.ts",
+      from: "const price = charge.priceId === null ? null : ((await ledger.price(charge.priceId)) ?? null);",
+      to: "const price = this.#deps.catalogue().findTask(charge.model, null, charge.at)?.price?.version ?? null;",
+    },
+  ],
 };
 
 /**

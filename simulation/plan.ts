@@ -16,7 +16,7 @@ import type { Calendar } from "../src/ports/calendar.ts";
 import type { NewRaise } from "../src/ports/ledger.ts";
 import { faultlessCommits, type CommitFaults } from "./commits.ts";
 import type { Behavior } from "./pieces.ts";
-import { models, taskModel, unknownModel } from "./prices.ts";
+import { models, spelled, taskModel, unknownModel } from "./prices.ts";
 import type { HeaderList } from "../src/ports/exchange.ts";
 import type { Chance } from "./world.ts";
 
@@ -204,7 +204,15 @@ export function removalOf(chance: Chance): { readonly scope: string; readonly pe
 export function bodyOf(
   chance: Chance,
   marker: string,
-  { bursts, hasModels }: Pick<Plan, "bursts"> & { readonly hasModels: boolean },
+  {
+    bursts,
+    hasModels,
+    spelling,
+  }: Pick<Plan, "bursts"> & {
+    readonly hasModels: boolean;
+    /** Number of the model's spelling. */
+    readonly spelling: number;
+  },
 ): Buffer {
   // The check that a model stays marked needs several bursts of the same model.
   const isBurst = bursts && chance.happens(0.7);
@@ -213,7 +221,7 @@ export function bodyOf(
   const content = "please tell me of the sea and all its ships ".repeat(chance.between(1, 8));
   return Buffer.from(
     JSON.stringify({
-      model,
+      model: spelled(model, spelling),
       user: marker,
       ...(hasModels && { models: [model, "plain", "bill-errors"] }),
       messages: [{ role: "user", content }],

@@ -1,9 +1,11 @@
+import { readFileSync } from "node:fs";
 import { buildCatalogue } from "../src/catalogue/build.ts";
 import { formatFault } from "../src/core/fault.ts";
-import type { PicoUsd } from "../src/core/money.ts";
-import { anyTaskType, canonicalPrice, type PinnedPrice, type PriceVersion } from "../src/core/price.ts";
+import { noMoney, type PicoUsd } from "../src/core/money.ts";
+import { anyTaskType, canonicalPrice, type PriceVersion } from "../src/core/price.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
+import type { Prices } from "./tariffs.ts";
 
 /** Models that differ in everything that affects their cost. */
 export const models = ["plain", "private", "thinker", "bill-errors", "minimum", "tiered"] as const;
@@ -24,36 +26,119 @@ export const modelOutputMax = 400;
 const unitsPerUsd = 10_000_000n;
 export const picoUsdPerUnit = 10n ** 12n / unitsPerUsd;
 
-/** Three editions of the price files, with the same models at different rates. */
-const editions: readonly Catalogue[] = [1, 2, 3].map((edition) => {
-  const built = buildCatalogue([[{ name: "simulated.yaml", text: editionText(edition) }]]);
-  if (!built.ok) throw new Error(built.faults.map(formatFault).join("\n"));
-  return withTasks(built.catalogue, BigInt(edition));
-});
-
-/** Returns a model's price in the edition that contains the price with this id. */
-export function priceInSameEdition(id: string, model: string): PinnedPrice | undefined {
-  const at = Date.parse("2026-01-01");
-  const edition = editions.find((each) => models.some((name) => each.find(name, at)?.price?.id === id));
-  return edition?.find(model, at)?.price ?? undefined;
+/** Names by which clients ask for a model in runs with own prices. */
+function spellingsOf(model: string): readonly [string, ...string[]] {
+  const fullWidth = String.fromCharCode((model.codePointAt(0) ?? 0) + 0xfee0);
+  return [
+    model,
+    `Simulated/${model}`,
+    model.toUpperCase(),
+    `${model}-2026-11-20`,
+    // The provider matches a pattern of `listed`.
+    `p/${model.toUpperCase()}@latest`,
+    `${fullWidth}${model.slice(1)}`,
+  ];
 }
 
-/** Returns the edition after this number of reloads. The editions repeat. */
-export function editionOf(number: number): Catalogue {
-  const edition = editions[number % editions.length];
-  if (edition === undefined) throw new Error("no editions");
-  return edition;
+const idsBySpelling = new Map(models.flatMap((model) => spellingsOf(model).map((name) => [name, model] as const)));
+
+/** Returns the id of the model that a client asks for; the name itself if it is the name of no model. */
+export function idOf(name: string): string {
+  return idsBySpelling.get(name) ?? name;
 }
+
+/** Returns the name by which the request with this number asks for a model. */
+export function spelled(model: string, count: number): string {
+  const spellings = spellingsOf(model);
+  return idsBySpelling.has(model) ? (spellings[count % spellings.length] ?? model) : model;
+}
+
+/** Patterns of the models that a key with a list may use, and the ids that they match. */
+export const listed = { patterns: ["p*", "Tiered"], ids: ["plain", "private", "tiered"] } as const;
+
+/** Returns the prices after this number of reloads. The editions repeat. */
+export function pricesAfter(reloads: number, { preset, isOwn }: Omit<Prices, "edition">): Prices {
+  return { edition: ([1, 2, 3] as const)[reloads % 3] ?? 1, preset, isOwn };
+}
+
+const built = new Map<string, Catalogue>();
+
+/** Returns the catalogue of the files in force. */
+export function catalogueOf(prices: Prices): Catalogue {
+  const key = JSON.stringify(prices);
+  const known = built.get(key);
+  if (known !== undefined) return known;
+  const { edition, preset, isOwn } = prices;
+  const fileOf = (name: string, text: string) => [{ name: `${name}.yaml`, text }];
+  const result = buildCatalogue([
+    fileOf("simulated", editionText(edition)),
+    preset === "official" ? fileOf("official", officialPreset) : [],
+    isOwn ? fileOf("own", ownTexts[edition]) : [],
+  ]);
+  if (!result.ok) throw new Error(result.faults.map(formatFault).join("\n"));
+  const catalogue = withTasks(result.catalogue, BigInt(preset === "official" ? 2 * edition : edition));
+  built.set(key, catalogue);
+  return catalogue;
+}
+
+const officialPreset = readFileSync(new URL("../pricing/presets/official.yaml", import.meta.url), "utf8");
+
+/** The user's file in each edition. `tariffs.ts` states what it means. */
+const ownTexts: Readonly<Record<Prices["edition"], string>> = {
+  1: `
+gateway: { cached_input: official, minimum: { usd: "0.0012" } }
+models:
+  plain:
+    changes:
+      - { from: 2026-03-29, source: ours, official: { output: "12.00" } }
+      - { from: 2026-10-25, source: ours, official: { output: "14.00" } }
+      - { from: 2026-11-01, source: ours, official: { output: "16.00" } }
+      - { from: 2026-11-21, source: ours, official: { output: "18.00" } }
+  tiered:
+    change:
+      from: 2020-01-01
+      source: ours
+      tier_mode: marginal
+      tiers: [{ from_prompt_tokens: 45, official: { input: "4.00", output: "12.00" } }]
+`,
+  2: `
+gateway: { cached_input: "0.50", cache_write: "1.00" }
+groups:
+  full: { minimum: { tokens: 150 } }
+  margin: { fraction: "1.1", minimum: { tokens: 50, usd: "0.0004" } }
+models:
+  "p*": { change: { from: 2026-11-01, source: ours, group: margin } }
+  private: { change: { from: 2026-03-29, source: ours, official: { output: "30.00" } } }
+`,
+  3: `
+gateway: { fraction: "0.5", minimum: { tokens: 30, usd: "0.0001" } }
+groups:
+  full: { cached_input: "0.25", cache_write: input }
+  half: { minimum: { tokens: 200 } }
+models:
+  "*in*": { change: { from: 2026-10-25, source: ours, gateway: { output: "20.00" }, minimum: { usd: "0.0012" } } }
+  thinker: { change: { from: 2020-01-01, source: ours, gateway: { output: "40.00" } } }
+  tiered:
+    change:
+      from: 2026-03-29
+      source: ours
+      tier_mode: marginal
+      tiers:
+        - { from_prompt_tokens: 60, remove: true }
+        - { from_prompt_tokens: 70, official: { input: "20.00", output: "60.00" } }
+`,
+};
 
 /** Adds the task model, whose price is an amount per second. */
-function withTasks(catalogue: Catalogue, edition: bigint): Catalogue {
+function withTasks(catalogue: Catalogue, factor: bigint): Catalogue {
   const plain =
     catalogue.find("plain", 0)?.price?.version ?? catalogue.find("plain", Date.parse("2026-01-01"))?.price?.version;
   if (plain === undefined) throw new Error('the model "plain" has no price');
-  const amount = (100_000_000n * edition) as PicoUsd;
+  const amount = (100_000_000n * factor) as PicoUsd;
   const version: PriceVersion = {
     ...plain,
     model: taskModel,
+    minimum: { tokens: 0, usd: noMoney },
     task: { taskType: anyTaskType, per: "second", charged: amount, list: amount },
   };
   const canonical = canonicalPrice(version);

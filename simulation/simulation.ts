@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import type { Settings } from "../src/config/settings.ts";
-import type { PinnedPrice } from "../src/core/price.ts";
 import { noRateLimits, type RateLimits } from "../src/core/rate-limits.ts";
 import { createCredential } from "../src/wire/run-credential.ts";
 import { everyKey } from "../src/core/slices.ts";
@@ -36,8 +35,9 @@ import {
   type Plan,
   senderHeaders,
 } from "./plan.ts";
-import { editionOf, family, familyCreation, priceInSameEdition } from "./prices.ts";
+import { catalogueOf, family, familyCreation, idOf, listed, pricesAfter, taskModel } from "./prices.ts";
 import { settingsOf } from "./settings.ts";
+import { tariffOf, type Prices } from "./tariffs.ts";
 import { simulatedCounter } from "./tokens.ts";
 import { Receiver } from "./webhook.ts";
 import { outside, World, type Owner } from "./world.ts";
@@ -95,6 +95,11 @@ class Simulation {
   readonly #options: RunOptions;
   readonly #world: World;
   readonly #plan: Plan;
+  /**
+   * True if the user has price files, which change the shipped prices, and if clients spell names of models in several
+   * ways. Does not depend on chance, so that the other runs stay as they were.
+   */
+  readonly #hasOwnPrices: boolean;
   readonly #disk = new Disk();
   readonly #commits: Commits;
   readonly #gateway: SimulatedGateway;
@@ -141,6 +146,9 @@ class Simulation {
     this.#world = world;
     const plan = planOf(world.chance);
     this.#plan = plan;
+    this.#hasOwnPrices = Number(options.seed) % 5 < 2;
+    // Begin with each edition equally often.
+    if (this.#hasOwnPrices) this.#edition = Math.floor(Number(options.seed) / 5) % 3;
     world.shiftWallClock(plan.startsAt);
     this.#calendar = calendarOf(plan.zone);
     this.#settings = settingsOf(plan);
@@ -152,7 +160,7 @@ class Simulation {
     this.#commits = new Commits(world, () => (this.#isFaultFree ? faultlessCommits : plan.commits), this.#onWritten);
     this.#gateway = new SimulatedGateway({
       world,
-      behavior: (_stream, model) => behaviorOf(world.chance, this.#isFaultFree ? 0 : plan.gatewayFaults, model),
+      behavior: (_stream, model) => behaviorOf(world.chance, this.#isFaultFree ? 0 : plan.gatewayFaults, idOf(model)),
       refusesUsage: plan.refusesUsage,
       bursts: plan.bursts,
       balance: () => (1 + world.chance.next()).toFixed(6),
@@ -222,7 +230,7 @@ class Simulation {
         name,
         team: teams[name] ?? null,
         digest: createHash("sha256").update(secretOf(name)).digest("hex"),
-        models: null,
+        models: this.#hasOwnPrices && name === listedKey ? listed.patterns : null,
         limits,
         outputCap: null,
         labels: name === raisedCaller.key ? raisedCaller.labels : {},
@@ -281,7 +289,7 @@ class Simulation {
       settings: this.#settings,
       gateway: this.#gateway.portFor(owner, clock),
       tokens: simulatedCounter(world, owner, () => (this.#isFaultFree ? 0 : this.#plan.busyCounter)),
-      catalogue: () => editionOf(this.#edition),
+      catalogue: () => catalogueOf(this.#pricesOf(owner, this.#edition)),
       sender: this.#receiver.sender(owner),
       newId: () => `m${++this.#messageIds}`,
       onEvaluated: (at, windows) => run.alertChecks.onEvaluated(at, windows),
@@ -366,7 +374,11 @@ class Simulation {
     const [method, path] = this.#drawRequest(name);
     const body = isCreation(path)
       ? taskBodyOf(chance, id, path === familyCreation)
-      : bodyOf(chance, id, { ...this.#plan, hasModels: this.#exchanges.size % 5 === 2 });
+      : bodyOf(chance, id, {
+          ...this.#plan,
+          hasModels: this.#exchanges.size % 5 === 2,
+          spelling: this.#hasOwnPrices ? this.#exchanges.size : 0,
+        });
     const exchange = new SimulatedExchange({
       world,
       id,
@@ -551,27 +563,41 @@ class Simulation {
     return this.#disk.durable.pendingIds().length > 0;
   }
 
-  /** Returns the price of another model that answered, if the proxy has read its name. */
-  #servedPrice(id: string, charge: Charge | undefined): PinnedPrice | undefined {
-    const last = this.#gateway.generations.get(id)?.at(-1);
-    return charge?.priceId != null && last?.isServedRead === true
-      ? priceInSameEdition(charge.priceId, last.served)
-      : undefined;
+  /** Returns the prices of a run of the proxy. With own price files, the preset changes with each run. */
+  #pricesOf(owner: Owner, edition: number): Prices {
+    const isOwn = this.#hasOwnPrices;
+    return pricesAfter(edition, { preset: isOwn && owner % 2 === 0 ? "official" : "piapi", isOwn });
   }
 
-  #pricesInForce(id: string, charge: Charge | undefined): ReadonlySet<string> {
-    const ids = new Set<string>();
-    if (charge === undefined) return ids;
-    const last = this.#editionAtSending.get(id) ?? -1;
-    for (let edition = this.#editionAtArrival.get(id) ?? 0; edition <= last; edition++) {
-      const catalogue = editionOf(edition);
-      const found =
-        charge.kind === "task"
-          ? catalogue.findTask(charge.model, "video", charge.at)
-          : catalogue.find(charge.model, charge.at);
-      if (found?.price != null) ids.add(found.price.id);
-    }
-    return ids;
+  /** Returns the prices in force between a request's arrival and its forwarding, oldest first. */
+  #pricesInForce({ id, owner }: SimulatedExchange): Prices[] {
+    const [first = 0, last = this.#edition] = [this.#editionAtArrival.get(id), this.#editionAtSending.get(id)];
+    return Array.from({ length: last - first + 1 }, (_, index) => this.#pricesOf(owner, first + index));
+  }
+
+  /** Returns the price of a charge, and that of another model that answered if the proxy has read its name. */
+  #pricesOfCharge(
+    exchange: SimulatedExchange,
+    charge: Charge | undefined,
+  ): Pick<AuditedRequest, "wasInForce" | "tariff" | "served"> {
+    if (charge?.priceId == null) return { wasInForce: true, tariff: undefined, served: undefined };
+    const { model, at } = charge;
+    const prices = this.#pricesInForce(exchange).find((each) => {
+      const catalogue = catalogueOf(each);
+      const found = charge.kind === "task" ? catalogue.findTask(model, "video", at) : catalogue.find(idOf(model), at);
+      return found?.price?.id === charge.priceId;
+    });
+    if (prices === undefined) return { wasInForce: false, tariff: undefined, served: undefined };
+    const last = this.#gateway.generations.get(exchange.id)?.at(-1);
+    const priceId = last?.isServedRead === true ? catalogueOf(prices).find(last.served, at)?.price?.id : undefined;
+    return {
+      wasInForce: true,
+      tariff: charge.kind === "task" ? undefined : tariffOf(idOf(model), prices, at),
+      served:
+        last === undefined || priceId === undefined
+          ? undefined
+          : { priceId, tariff: tariffOf(last.served, prices, at) },
+    };
   }
 
   readonly #onWritten: OnWritten = (commands, result) => {
@@ -600,14 +626,14 @@ class Simulation {
     const faults: string[] = [];
     const arrivedAt = this.#arrivedAt.get(exchange.id) ?? 0;
     for (const key of [charge.key, everyKey]) {
-      const since = this.#markedSince.get(`${key} ${charge.model}`) ?? Infinity;
+      const since = this.#markedSince.get(`${key} ${idOf(charge.model)}`) ?? Infinity;
       if (arrivedAt > since + 1_000)
         faults.push(`${exchange.id}: its hold is a slice, ${arrivedAt - since} ms after ${charge.model} was marked`);
     }
     const { commits, slowClients, sliceTokens } = this.#plan;
     const last = generations.at(-1);
     const isBurst = last !== undefined && last.longestRead > Math.max(256, (sliceTokens * last.choices) / 4);
-    const isNoted = this.#everMarked.has(`${charge.key} ${charge.model}`);
+    const isNoted = this.#everMarked.has(`${charge.key} ${idOf(charge.model)}`);
     if (isBurst && !isNoted && !crashed && commits === faultlessCommits && slowClients === 0)
       faults.push(
         `${exchange.id}: ${last.longestRead} tokens arrived at once under a slice, but the model is not marked`,
@@ -623,9 +649,9 @@ class Simulation {
       const audited: AuditedRequest = {
         exchange,
         charge,
-        price: charge?.priceId == null ? undefined : durable.price(charge.priceId),
-        servedPrice: this.#servedPrice(exchange.id, charge),
-        pricesInForce: this.#pricesInForce(exchange.id, charge),
+        ...this.#pricesOfCharge(exchange, charge),
+        isPriceStored: charge?.priceId == null || durable.price(charge.priceId) !== undefined,
+        isPermitted: !this.#hasOwnPrices || exchange.key !== secretOf(listedKey) || isListed(modelsOf(exchange)),
         generations: this.#gateway.generations.get(exchange.id) ?? [],
         taskUnits: this.#gateway.tasks.billed(exchange.id),
         isBound: (taskId) => durable.task(taskId)?.charge === exchange.id,
@@ -653,6 +679,18 @@ class Simulation {
     for (const name of (await this.#proxyRun?.alertChecks.missing(ledger, keys)) ?? [])
       this.fault(`an alert was found for ${name}, but never sent`);
   }
+}
+
+/** Key that may use only some models. */
+const listedKey = "carol";
+
+/** Returns the names of the models that a request asks for. */
+function modelsOf({ path, modelsNamed }: SimulatedExchange): readonly string[] {
+  return isCreation(path) ? [taskModel] : path === "/v1/chat/completions" ? modelsNamed : [];
+}
+
+function isListed(models: readonly string[]): boolean {
+  return models.every((model) => listed.ids.some((id) => id === idOf(model)));
 }
 
 const creation = "/api/v1/task";
