@@ -295,11 +295,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
     },
   ],
   "a fraction that leaves the amounts of lower levels in force": [
-    {
-      file: "catalogue/levels.ts",
-      from: 'if (term !== "official" && term !== "input") delete this.#cacheTerms[name];',
-      to: "",
-    },
+    { file: "catalogue/levels.ts", from: "delete this.#cacheTerms[name];", to: ";" },
   ],
   "a change that is in force a day early": [
     {
