@@ -130,11 +130,13 @@ function billFaults({ charge, tariff, served, isPriceStored, generations }: Audi
     faults.push(
       `the gateway billed ${due}, but ${charge.cost} is posted as ${charge.source} (${charge.reason}) with a hold of ${charge.hold}`,
     );
-  // Output that a stream wrote before its hold could grow is overage. Unknown output counts up to the model's maximum.
-  const bound = last.isUnknownRead
+  // Output that a stream wrote before its hold could grow is overage. Unknown output counts up to the model's maximum, also
+  // if a connection broke while the proxy did not read from it.
+  const isUnknown = last.isUnknownRead || (last.mayBeUnread && charge.doubts.includes("unknown_output"));
+  const bound = isUnknown
     ? cost({ ...noTokens, input: charge.delivered?.input ?? 0, output: modelOutputMax * last.choices })
     : larger(whole, uncached);
-  const mayExceedHold = isCounted && (last.stream || last.isUnknownRead || served !== undefined);
+  const mayExceedHold = isCounted && (last.stream || isUnknown || served !== undefined);
   const most = mayExceedHold && bound > charge.hold ? bound : charge.hold;
   if (charge.cost > most) faults.push(`${charge.cost} is posted as ${charge.source}, above the hold ${charge.hold}`);
   return faults;
