@@ -96,6 +96,16 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "Null is never larger than a hold.", mutants: ["exceedsHold: settlement.cost !== null → true"] },
   ],
+  "core/model-names.ts": [
+    {
+      why: "A comparison with undefined is never true.",
+      mutants: [
+        "baseName: datedYear !== undefined → true",
+        "baseName: datedMonth !== undefined → true",
+        "baseName: datedDay !== undefined → true",
+      ],
+    },
+  ],
   "core/price.ts": [
     { why: "No service tier is called null.", mutants: ["inServiceTier: serviceTier === null → false"] },
     { why: "An empty text is also read as 0.", mutants: ['parseCanonicalPrice: "0" → ""'] },
