@@ -198,7 +198,15 @@ function levelsWith(statement: Statement, changes: readonly Change[], terms: Ter
     (layer <= block.layer ? below : above).push(...covering);
     (layer < block.layer ? below : above).push(...(assignment ? groupsHere : []), ...changes.filter(inLayer));
   }
-  return { below, above, group, changes };
+  const name = assignment?.stated.group;
+  return {
+    below,
+    above,
+    group,
+    changes,
+    assigned:
+      name === undefined || assignment === undefined ? null : { value: name, block: assignment.block.at("group") },
+  };
 }
 
 /**

@@ -30,6 +30,8 @@ export interface Levels {
   /** Levels that the model's own statement precedes. */
   readonly below: readonly Level[];
   readonly above: readonly Level[];
+  /** The group that a change assigns to the model; null if none does. */
+  readonly assigned: Decided<string> | null;
 }
 
 export interface DecidedTier extends DecidedSides {
@@ -86,13 +88,13 @@ export function decidePrice(
   model: PricedModel,
   price: StatedPrice,
   block: Block,
-  { below, above }: Levels,
+  { below, above, assigned }: Levels,
 ): DecidedPrice {
   const draft = new Draft(model, price.per_request !== undefined);
   for (const level of below) draft.applyTerms(level);
   draft.applyPrice(price, block);
   for (const level of above) draft.applyChange(level);
-  return draft.decided();
+  return { ...draft.decided(), assigned };
 }
 
 interface DecidedTask {
@@ -251,7 +253,7 @@ class Draft {
     this.#above.unshift(level);
   }
 
-  decided(): DecidedPrice {
+  decided(): Omit<DecidedPrice, "assigned"> {
     const { official, gateway } = this.#perRequest;
     const fees = this.#decidedFees();
     return {

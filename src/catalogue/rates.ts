@@ -3,7 +3,7 @@ import type { Rates } from "../core/price.ts";
 import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { Effect } from "./effects.ts";
-import type { Decided } from "./read.ts";
+import type { Block, Decided } from "./read.ts";
 
 /** Fraction of the official price that is charged. For example, "0.75" is 750_000 millionths. */
 export interface Fraction extends Decided<string> {
@@ -36,6 +36,8 @@ export interface ShareTerms {
   readonly model: string;
   /** Null if no fraction applies. */
   readonly fraction: Fraction | null;
+  /** The group that a change assigns to the model; null if none does. */
+  readonly assigned: Decided<string> | null;
   /** `official`, `input` or a rate, by class. */
   readonly cacheTerms: Readonly<Partial<Record<TokenClass, Decided<string>>>>;
 }
@@ -56,7 +58,7 @@ type RatesResult =
 
 /** A class without a rule for its charged rate, or one whose fraction of the official rate is not exact. */
 type RateFault =
-  | { readonly kind: "none"; readonly class: TokenClass; readonly message: string }
+  | { readonly kind: "none"; readonly class: TokenClass }
   | { readonly kind: "inexact"; readonly report: () => void };
 
 /**
@@ -95,8 +97,7 @@ export function chargedRates(sides: DecidedSides, terms: ShareTerms): RatesResul
   for (const name of tokenClasses) {
     const rule = rateRule(name, sides, terms);
     if (rule === null) {
-      const message = `no charged rate for ${name}; name a group with a fraction, or state gateway.${name}`;
-      faults.push({ class: name, kind: "none", message });
+      faults.push({ class: name, kind: "none" });
     } else if (rule.kind === "stated") rates[name] = rateOf(rule.rate.value);
     else if (rule.kind === "share") {
       const { official, fraction } = rule;
@@ -125,17 +126,29 @@ export interface DecidedAmount {
  */
 export function chargedUsd(
   { official, gateway }: DecidedAmount,
-  { model, fraction }: Pick<ShareTerms, "model" | "fraction">,
+  { model, fraction, assigned }: Omit<ShareTerms, "cacheTerms">,
   field = "gateway",
 ): PicoUsd | undefined {
   if (gateway !== undefined) return usdOf(gateway.value);
   if (fraction === null) {
-    official.block.report(`no charged price; name a group with a fraction, or state ${field}`);
+    reportUncharged(official.block, assigned, `no charged price; name a group with a fraction, or state ${field}`);
     return undefined;
   }
   const share = shareOf(usdOf(official.value), fraction);
   if (share === undefined) reportInexact(official, fraction, model);
   return share as PicoUsd | undefined;
+}
+
+/**
+ * Reports an amount without a fraction: at the amount, or once at a change of a later layer that assigns a group without
+ * a fraction to the models.
+ */
+export function reportUncharged(block: Block, assigned: ShareTerms["assigned"], message: string): void {
+  if (assigned === null || assigned.block.layer === block.layer) block.report(message);
+  else
+    assigned.block.report(
+      `group "${assigned.value}" states no fraction, which its models need; state one there or under \`gateway\``,
+    );
 }
 
 /** Reports a fraction that is not exact: at the amount, or once at the fraction if a later layer states the fraction. */

@@ -15,7 +15,16 @@ import { contentId } from "../wire/content-id.ts";
 import { traitsIn, type Change } from "./changes.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier, type Levels } from "./levels.ts";
 import type { Block, Decided } from "./read.ts";
-import { cacheWords, chargedRates, chargedUsd, freeRates, listRates, usdOf, type DecidedAmount } from "./rates.ts";
+import {
+  cacheWords,
+  chargedRates,
+  chargedUsd,
+  freeRates,
+  listRates,
+  reportUncharged,
+  usdOf,
+  type DecidedAmount,
+} from "./rates.ts";
 import { traitNames, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
 import { intervalsOf, validities, type Validity } from "./validity.ts";
 
@@ -339,7 +348,11 @@ function tierOf(fromPromptTokens: number | undefined, tier: DecidedTier, decided
     const unknown = charged.faults.find(isUnknown);
     for (const fault of charged.faults) {
       if (fault.kind === "inexact") fault.report();
-      else if (fault === unknown) blocks[0].at("official", fault.class).report(fault.message);
+      else if (fault === unknown) {
+        const { class: name } = fault;
+        const message = `no charged rate for ${name}; name a group with a fraction, or state gateway.${name}`;
+        reportUncharged(blocks[0].at("official", name), decided.assigned, message);
+      }
     }
     return undefined;
   }

@@ -56,7 +56,7 @@ function versionOf(
   const stated = price.gateway === undefined ? undefined : { value: price.gateway, block: block.at("gateway") };
   const { fraction, gateway, source } = decideTask(model, { gateway: stated, source: price.source }, levels);
   const official = { value: price.official, block: block.at("official") };
-  const charged = chargedUsd({ official, gateway }, { model, fraction });
+  const charged = chargedUsd({ official, gateway }, { model, fraction, assigned: levels.assigned });
   if (charged === undefined) return undefined;
   return {
     model,

@@ -564,6 +564,15 @@ describe("a change", () => {
   });
 });
 
+it("a group without a fraction, which a change assigns to many models, is one fault at the change", () => {
+  const mine = (more: string) =>
+    `groups: { own: { minimum: { usd: "0.005" } } }\nmodels: { "*": { change: { group: own } } }\n${more}`;
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine("") })).toEqual([
+    'mine.yaml:2:35: group "own" states no fraction, which its models need; state one there or under `gateway`',
+  ]);
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine('gateway: { fraction: "1" }') })).toEqual([]);
+});
+
 describe("the price of a task", () => {
   const taskOf = (day: string, mine: string) =>
     catalogueOf({ "shipped.yaml": shipped }, { "mine.yaml": mine }).findTask("job", "any", Date.parse(day))?.price

@@ -34,7 +34,7 @@ function decided(value: string): Decided<string> {
 
 function termsWith(value: string) {
   const share: Fraction = { value, block, millionths: rateOf(value), by: 'group "g"', effect: new Effect() };
-  return { model: "example", fraction: share, cacheTerms: {} };
+  return { model: "example", fraction: share, assigned: null, cacheTerms: {} };
 }
 
 describe("a group's share", () => {
