@@ -6,6 +6,7 @@ import { runs } from "../../support/effort.ts";
 const sound = `groups:
   half: { fraction: "0.5" }
   third: { fraction: "0.333333" }
+gateway: { cached_input: official, minimum: { tokens: 20 } }
 task_units: { llm: "10000000" }
 provider: example
 defaults:
@@ -54,6 +55,17 @@ models:
         source: "the fourth list"
         official: { input: "6.50", output: "16.50" }
         gateway: { input: "3.20", output: "8.20" }
+  five:
+    group: half
+    context_tokens: 1000
+    max_output_tokens: 100
+    prices: [{ from: 2026-01-01, source: "a list", official: { input: "2", output: "4" } }]
+  "fi*e":
+    change: { from: 2026-03-05, source: "a contract", tiers: [{ from_prompt_tokens: 150, official: { input: "3", output: "6" } }] }
+  t*:
+    changes:
+      - context_tokens: 2500
+      - { from: 2026-06-03, source: "another contract", minimum: { usd: "0.02" } }
 `;
 
 type Edit = readonly [from: string, to: string];
@@ -101,6 +113,22 @@ const plants: Readonly<Record<string, readonly Edit[]>> = {
     ],
   ],
   "a model that is not a block": [["  # a place for more", "  four: ¶cheap"]],
+  "a term that is no word": [["cached_input: official", "cached_input: ¶unofficial"]],
+  "a minimum that states nothing": [["minimum: { tokens: 20 }", "¶minimum: {}"]],
+  "a change without a source": [
+    ['source: "a contract", ', ""],
+    ["    change: { from: 2026-03-05", "    ¶change: { from: 2026-03-05"],
+  ],
+  "a change of a tier that misses": [
+    [
+      '{ from_prompt_tokens: 150, official: { input: "3", output: "6" } }',
+      '{ from_prompt_tokens: ¶150, gateway: { input: "3" } }',
+    ],
+  ],
+  "changes out of order": [
+    ["- context_tokens: 2500", "- { from: 2026-07-01, context_tokens: 2500 }"],
+    ["{ from: 2026-06-03", "{ from: ¶2026-06-03"],
+  ],
   "a model stated twice": [["  # another place", "  ¶two: { group: nothing }"]],
 };
 

@@ -341,14 +341,25 @@ describe("arbitrary text", () => {
   const prices = globSync("pricing/**/*.yaml").map((path) => readFileSync(path, "utf8"));
   // The first 60 lines of each file contain every construct and keep the run short.
   const starts = prices.map((text) => text.split("\n").slice(0, 60).join("\n"));
+  const base = `groups: { half: { fraction: "0.5" } }
+provider: example
+models: { big: { group: half, context_tokens: 9, max_output_tokens: 9, prices: [{ from: 2026-01-01, source: "a list", official: { input: "2", output: "4" } }] } }
+`;
+  const changes = `gateway: { fraction: "0.5", minimum: { tokens: 20, usd: "0.01" }, cached_input: official }
+groups: { half: { cache_write: input, cache_write_1h: "0.6" } }
+models:
+  big: { change: { from: 2026-02-01, until: 2026-05-01, source: "a contract", fees: { x_call: { usd: "1", input_tokens: 2 } }, tiers: [{ from_prompt_tokens: 5, official: { input: "1", output: "2" } }] } }
+  "b*": { changes: [{ reasoning: false, group: half }, { from: 2026-03-01, source: "x", gateway: { input: "1" }, service_tiers: { flex: { official: { input: "1", output: "1" } } } }] }
+`;
 
   it(
     "of a price file is read as prices of at least 0, or as faults",
     () => {
       check(
-        mutated(starts),
+        mutated([...starts, changes]),
         (bytes) => {
-          const result = buildCatalogue([[{ name: "a.yaml", text: bytes.toString("utf8") }]]);
+          const mine = [{ name: "mine.yaml", text: bytes.toString("utf8") }];
+          const result = buildCatalogue(bytes.includes("change:") ? [[{ name: "a.yaml", text: base }], mine] : [mine]);
           if (!result.ok) {
             expect(result.faults.length).toBeGreaterThan(0);
             return;
