@@ -1,11 +1,17 @@
+import { readdirSync, readFileSync } from "node:fs";
+import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { buildCatalogue, type PriceText } from "../../../src/catalogue/build.ts";
 import { decidedAt } from "../../../src/catalogue/explain.ts";
 import { importPrices } from "../../../src/catalogue/import/import.ts";
 import type { DecidedPrice } from "../../../src/catalogue/levels.ts";
 import { formatFault } from "../../../src/core/fault.ts";
+import { parseRate, parseUsd } from "../../../src/core/money.ts";
+import { serviceTierNames } from "../../../src/core/price.ts";
+import { statedClass, type TokenClass } from "../../../src/core/usage.ts";
 import type { PriceImport } from "../../../src/ports/price-import.ts";
 import { buildOnce } from "../../support/built-catalogues.ts";
+import { pricing } from "../../support/example-catalogue.ts";
 
 const day = "2026-12-01";
 
@@ -193,6 +199,27 @@ describe("a change of an import", () => {
     expect(imported(announced("input 2.00, cached_input 0.50, output 8.00"), table).yaml).not.toContain("until");
   });
 
+  it("states the price of a request, and keeps the gateway's", () => {
+    const [file] = shippedWith("");
+    const price = 'per_request: { official: "0.04", gateway: "0.03" }';
+    const layers = [[{ name: "pricing/a.yaml", text: (file?.text ?? "").replace(/official: \{ input.*/, price) }], []];
+    const found = imported(layers, modelA({ requests_kcount: 50 }));
+    expect(found.yaml).toContain(`    change:
+      # the gateway's own rates stay in force: check that they still apply
+      from: 2026-12-01
+      source: "price list of genai-prices (data.json), read 2026-12-01"
+      per_request: { official: "0.05" }
+`);
+    const version = built(withFile(layers, found)).catalogue.find("model-a", Date.parse(day))?.price?.version;
+    expect(version?.perRequest).toEqual({ charged: 30_000_000_000n, list: 50_000_000_000n });
+    expect(imported(layers, modelA({ input_mtok: 1, output_mtok: 2 })).left_out).toEqual([
+      {
+        model: "model-a",
+        why: "the price files state a price per request, the table rates of tokens; state it yourself",
+      },
+    ]);
+  });
+
   it("lists several changes if the table announces a price", () => {
     const layers = [shippedWith(""), []];
     const prices = [
@@ -209,5 +236,213 @@ describe("a change of an import", () => {
         official: { output: "16.00" }
 `);
     expect(tiersOn(withFile(layers, found), "2027-02-01")).toEqual(["0: input 3.00, cached_input 0.20, output 16.00"]);
+  });
+});
+
+const shipped = readdirSync(pricing)
+  .filter((name) => name.endsWith(".yaml"))
+  .map((name) => ({ name: `pricing/${name}`, text: readFileSync(new URL(name, pricing), "utf8") }));
+
+const own = {
+  name: "mine/own.yaml",
+  text: `groups: { large-general: { fraction: "0.75", cached_input: official } }
+gateway: { minimum: { usd: "0.005" } }
+models:
+  "claude-*": { change: { from: 2026-06-01, source: "ours", ${rates("input 3.50")}, gateway: { output: "20.00" } } }
+  gemini-2.5-pro: { change: { from: 2026-06-01, source: "ours", tiers: [{ from_prompt_tokens: 200001, gateway: { output: "14.00" } }] } }
+`,
+};
+
+type Loaded = ReturnType<typeof built>;
+type Tiers = readonly { readonly from: number; readonly official: Rates; readonly gateway: Rates }[];
+type Rates = Readonly<Partial<Record<TokenClass, string>>>;
+
+/** Returns all figures of a model on a day as texts. */
+function figuresOf({ catalogue, origins }: Loaded, id: string, at: string) {
+  const instant = Date.parse(at);
+  const origin = origins.models.get(id);
+  const price = (origin && decidedAt(id, origin, instant)?.price) ?? null;
+  if (price === null) return null;
+  const texts = (all: object): Rates =>
+    Object.fromEntries(
+      Object.entries(all).map(([name, each]: [string, { value: string } | undefined]) => [name, each?.value]),
+    );
+  const tiersOf = (tiers: DecidedPrice["tiers"]): Tiers =>
+    tiers.map(({ from, official, gateway }) => ({
+      from: from?.value ?? 0,
+      official: texts(official),
+      gateway: texts(gateway),
+    }));
+  return {
+    tiers: tiersOf(price.tiers),
+    serviceTiers: Object.fromEntries([...price.serviceTiers].map(([name, tiers]) => [name, tiersOf(tiers)])),
+    perRequest: price.perRequest && { ...texts(price.perRequest) },
+    fees: Object.fromEntries([...price.fees].map(([name, fee]) => [name, texts(fee)])),
+    others: {
+      fraction: price.fraction?.value,
+      cacheTerms: texts(price.cacheTerms),
+      minimum: price.minimum?.value,
+      tierMode: price.tierMode?.value,
+      traits: { ...catalogue.find(id, instant), price: null },
+    },
+  };
+}
+
+type Figures = NonNullable<ReturnType<typeof figuresOf>>;
+
+const fields = {
+  input_mtok: "input",
+  cache_read_mtok: "cached_input",
+  cache_write_mtok: "cache_write",
+  cache_write_1h_mtok: "cache_write_1h",
+  input_audio_mtok: "audio_input",
+  output_mtok: "output",
+} as const;
+
+/** Rates of a random table: for the base and each tier, for each stated class. */
+type RandomTiers = readonly { readonly from: number; readonly rates: Readonly<Record<string, string>> }[];
+
+const rate = fc.integer({ min: 1, max: 9_999 }).map((cents) => (cents / 100).toFixed(2));
+
+/** Returns random tiers, of which some begin where those of the price files do. */
+function randomTiers(now: Tiers): fc.Arbitrary<RandomTiers> {
+  const starts = now.slice(1).map(({ from }) => from);
+  const someStarts = fc.oneof(
+    fc.constant(starts),
+    fc.constant(starts.map((start) => start + 50_000)),
+    fc.constant(starts.map((start, index) => (index === 0 ? start + 1 : start))),
+    fc.constant([...starts, 900_001]),
+    fc.constant(starts.slice(1)),
+  );
+  return fc.tuple(someStarts, fc.subarray(Object.keys(fields))).chain(([sizes, some]) => {
+    const names = [...new Set(["input_mtok", "output_mtok", ...some])];
+    const record = fc.record(Object.fromEntries(names.map((name) => [name, rate])));
+    const keeps = now[0]?.official ?? {};
+    // Half of the rates stay as they are.
+    const kept = record.map((made) =>
+      Object.fromEntries(
+        Object.entries(made).map(([name, text]) => {
+          const known = keeps[fields[name as keyof typeof fields]];
+          return [name, known !== undefined && text < "5" ? known : text];
+        }),
+      ),
+    );
+    return fc
+      .tuple(kept, ...sizes.map(() => record))
+      .map(([base, ...higher]) => [
+        { from: 0, rates: base },
+        ...higher.map((own, index) => ({ from: sizes[index] ?? 0, rates: own })),
+      ]);
+  });
+}
+
+function printed(tiers: RandomTiers): object {
+  const [base, ...higher] = tiers;
+  return Object.fromEntries(
+    Object.entries(base?.rates ?? {}).map(([name, text]) => [
+      name,
+      { base: text, tiers: higher.map(({ from, rates: own }) => ({ start: from - 1, price: own[name] ?? "" })) },
+    ]),
+  );
+}
+
+/** Checks that tiers have the rates of a table, and otherwise those of the price files at the same position. */
+function expectTiers(after: Tiers, before: Tiers, table: RandomTiers): void {
+  expect(after.map(({ from }) => from)).toEqual(table.map(({ from }) => from));
+  for (const [index, { official, gateway }] of after.entries()) {
+    const stated = new Map(
+      Object.entries(table[index]?.rates ?? {}).map(([name, text]) => [fields[name as keyof typeof fields], text]),
+    );
+    for (const [name, text] of stated)
+      expect(parseRate(official[statedClass(name, official)] ?? "")).toBe(parseRate(text));
+    const rest = Object.entries(before[index]?.official ?? {}).filter(([name]) => !stated.has(name as never));
+    expect(official).toMatchObject(Object.fromEntries(rest));
+    expect(gateway).toEqual(before[index]?.gateway ?? {});
+  }
+}
+
+describe("an import of random tables over the shipped files", () => {
+  it.each([
+    ["no file of the user", []],
+    ["a file of the user", [own]],
+  ])("puts every stated figure in force from its day, and changes nothing else, with %s", (_, files) => {
+    const layers = [shipped, files];
+    const before = built(layers);
+    const known = [...before.origins.models].flatMap(([id, { provider }]) => {
+      const now = figuresOf(before, id, day);
+      return id === "default" || now === null || now.perRequest !== null ? [] : [{ id, provider, now }];
+    });
+    const someModels = fc.shuffledSubarray(known, { minLength: 12, maxLength: 12 }).chain((picked) =>
+      fc.tuple(
+        ...picked.map(({ id, provider, now }) =>
+          fc.record({
+            id: fc.constant(id),
+            provider: fc.constant(provider),
+            tiers: randomTiers(now.tiers),
+            flex: fc.option(randomTiers(now.serviceTiers["flex"] ?? [])),
+            search: fc.option(fc.integer({ min: 1, max: 99 })),
+          }),
+        ),
+      ),
+    );
+    let proposed = 0;
+    fc.assert(
+      fc.property(someModels, (models) => {
+        const table = models.map(({ id, provider, tiers, flex, search }) => ({
+          id: provider,
+          models: [
+            {
+              id,
+              match: { equals: id },
+              prices: { ...printed(tiers), ...(search !== null && { web_searches_kcount: search }) },
+              ...(flex && { price_variants: [{ when: { service_tier: "flex" }, prices: printed(flex) }] }),
+            },
+          ],
+        }));
+        const found = imported(layers, table);
+        const after = built(withFile(layers, found));
+        proposed += found.proposed.length;
+        expect(found.proposed.length + found.unchanged + found.left_out.length).toBe(models.length);
+        const out = new Set(found.left_out.map(({ model }) => model));
+        for (const { id, tiers, flex, search } of models) {
+          const [was, now] = [before, after].map((loaded) => figuresOf(loaded, id, day)) as [Figures, Figures];
+          if (out.has(id)) {
+            expect(now).toEqual(was);
+            continue;
+          }
+          expect(now.others).toEqual(was.others);
+          expectTiers(now.tiers, was.tiers, tiers);
+          for (const name of serviceTierNames) {
+            const own = now.serviceTiers[name];
+            if (name === "flex" && flex) expectTiers(own ?? [], was.serviceTiers[name] ?? [], flex);
+            else expect(own).toEqual(was.serviceTiers[name]);
+          }
+          const { web_search_call: fee, ...fees } = now.fees as Record<string, { official?: string }>;
+          const { web_search_call: oldFee, ...oldFees } = was.fees as typeof now.fees;
+          expect(fees).toEqual(oldFees);
+          if (search === null) expect(fee).toEqual(oldFee);
+          else {
+            expect(parseUsd(fee?.official ?? "")).toBe(parseUsd(`0.${String(search).padStart(3, "0")}`));
+            if (oldFee !== undefined) expect({ ...fee, official: "" }).toEqual({ ...(oldFee as object), official: "" });
+          }
+        }
+        // All other models, and all days before, are as they were; only the end of a price can differ.
+        const past = ({ catalogue }: Loaded) =>
+          catalogue
+            .histories()
+            .map(({ id, spans }) => [
+              id,
+              spans
+                .filter(({ start }) => start < Date.parse(day) || !models.some((each) => each.id === id))
+                .map(({ start, model }) => [
+                  start,
+                  { ...model, price: model.price && { ...model.price.version, until: null } },
+                ]),
+            ]);
+        expect(past(after)).toEqual(past(before));
+      }),
+      { numRuns: 6, seed: 1 },
+    );
+    expect(proposed).toBeGreaterThan(0);
   });
 });
