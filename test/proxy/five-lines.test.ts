@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { answeringGateway, type Answering } from "../support/answering-gateway.ts";
 import { harness } from "../support/cli-harness.ts";
@@ -274,6 +275,8 @@ function answerOf(sent: Sent): Answering {
   return { headers: { "content-type": "text/event-stream" }, body };
 }
 
+const gatewaysPage = readFileSync(new URL("../../docs/gateways.md", import.meta.url), "utf8");
+
 describe("a price file of five lines", () => {
   it("is tested with 60 requests", () => {
     const counts = Object.entries(Object.groupBy(requests, ({ what }) => what)).map(([what, of]) => [what, of.length]);
@@ -288,6 +291,7 @@ describe("a price file of five lines", () => {
 
   it.each(gateways)("describes a gateway that is $name: each charge and their sum are exact", async (gateway) => {
     expect(gateway.file.trimEnd().split("\n").length).toBeLessThanOrEqual(5);
+    expect(gatewaysPage).toContain(`\`\`\`yaml\n${gateway.file}\`\`\`\n`);
     let answer: Answering = {};
     await using server = await answeringGateway(() => answer);
     using folder = priceFolder(gateway.file);
