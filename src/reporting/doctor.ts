@@ -66,13 +66,13 @@ export function judgePrices(catalogue: Catalogue, preset: Preset, now: number): 
   if (reviewed_on === null)
     return warning(
       "prices",
-      `${models.length} models, preset ${preset}, none with a price in force`,
+      `${models.length} models, preset ${preset} (FAREBOX_PRESET), none with a price in force`,
       "add price files (FAREBOX_PRICING)",
     );
 
   const without =
     unpriced.length === 0 ? "" : `; models without a price, which hard budgets refuse: ${listed(unpriced)}`;
-  const message = `${models.length} models, preset ${preset}, last reviewed on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
+  const message = `${models.length} models, preset ${preset} (FAREBOX_PRESET), last reviewed on ${reviewed_on}, ${age_days} ${age_days === 1 ? "day" : "days"} ago${without}`;
   if (!review_due) return ok("prices", message);
   return warning(
     "prices",

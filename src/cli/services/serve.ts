@@ -14,10 +14,11 @@ import { growUnderLoad, tuneRuntime } from "../../server/runtime.ts";
 import type { Serving } from "../../server/serving.ts";
 import { firstSignal } from "../../server/signals.ts";
 
-/** Line that says what the preset charges, printed at each start. */
+/** Line that says what the preset charges and how to change it, printed at each start. */
 const presetLines: Readonly<Record<Preset, string>> = {
   piapi: "prices: preset piapi, the published shares of that gateway; FAREBOX_PRESET=official charges official prices",
-  official: "prices: preset official, the official prices",
+  official:
+    "prices: preset official, the official prices; FAREBOX_PRESET=piapi charges the published shares of that gateway",
 };
 
 /** Returns the next step for the user, depending on what the ledger still lacks. */

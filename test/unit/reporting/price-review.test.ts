@@ -48,7 +48,7 @@ it.each([
   });
   expect(judgePrices(catalogueOf(reviewed), "official", day(today))).toMatchObject({
     status: due ? "warning" : "ok",
-    message: `1 models, preset official, last reviewed on 2026-11-22, ${age} days ago`,
+    message: `1 models, preset official (FAREBOX_PRESET), last reviewed on 2026-11-22, ${age} days ago`,
   });
 });
 
