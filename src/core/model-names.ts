@@ -3,12 +3,22 @@
  * letters, and spaces at its ends.
  */
 export function fold(name: string): string {
-  return name.normalize("NFKC").toLowerCase().trim();
+  // ASCII has no compatibility forms. Names are ASCII almost always, and `normalize` is slow.
+  const compatible = ascii.test(name) ? name : name.normalize("NFKC");
+  return compatible.toLowerCase().trim();
 }
+
+const ascii = /^[ -~]*$/;
 
 /** Returns a name without its provider: "gpt-4o" for "openai/gpt-4o". */
 export function bareName(name: string): string {
   return name.slice(name.lastIndexOf("/") + 1);
+}
+
+/** Returns the name without its variant: "openai/gpt-4o" for "openai/gpt-4o:nitro". Undefined for a name without one. */
+export function withoutVariant(name: string): string | undefined {
+  const colon = name.indexOf(":", name.lastIndexOf("/") + 1);
+  return colon === -1 ? undefined : name.slice(0, colon);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { nearest } from "../core/fault.ts";
-import { bareName, fold } from "../core/model-names.ts";
+import { bareName, fold, withoutVariant } from "../core/model-names.ts";
 import type { Refusal } from "../core/refusals.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -204,9 +204,12 @@ function withSuggestion({ catalogue, clock }: PipelineSteps, who: Authenticated,
   const prices = catalogue();
   const priced = prices.list(clock.now()).flatMap(({ id, price }) => (price === null ? [] : [id]));
   const whole = fold(refusal.model);
-  const near = [whole, bareName(whole)]
-    .flatMap((name) => nearest(name, priced))
-    .find((id) => mayUseModel(who, { name: id, id }, prices));
+  const bare = bareName(whole);
+  const spellings = [...new Set([whole, bare, withoutVariant(bare) ?? bare])];
+  const atOtherProviders = priced.filter((id) => spellings.includes(bareName(fold(id))));
+  const near = [...atOtherProviders, ...spellings.flatMap((name) => nearest(name, priced))].find((id) =>
+    mayUseModel(who, { name: id, id }, prices),
+  );
   return near === undefined ? refusal : { ...refusal, near };
 }
 

@@ -12,6 +12,7 @@ import {
   worstCase,
   type ToolBound,
 } from "../core/bounds.ts";
+import { fold, withoutVariant } from "../core/model-names.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, ceilingPrice, lacksHourRate, multiplyByPieces } from "../core/price.ts";
@@ -250,9 +251,8 @@ function modelsNamed(request: ModelRequest, at: number, catalogue: Catalogue): r
   if (namesOneModel(request)) return [asked];
   const stated = fields.models.map((other) => ({ name: other, model: catalogue.find(other, at), isStated: true }));
   const mentioned = fields.mentions.flatMap((mention) => {
-    const found = spellingsOf(mention)
-      .map((spelling) => catalogue.named(spelling, at))
-      .find((model) => model !== undefined);
+    const base = withoutVariant(mention);
+    const found = catalogue.named(mention, at) ?? (base === undefined ? undefined : catalogue.named(base, at));
     return found === undefined ? [] : [{ name: mention, model: found, isStated: false }];
   });
   const others = uniqueNames([...stated, ...mentioned]).filter((other) => other.name !== name);
@@ -362,15 +362,6 @@ function withUnpricedHour(request: ModelRequest): ModelRequest {
   };
 }
 
-/**
- * Returns the spellings by which to find a model: the name, and the name without its variant, such as "openai/gpt-4o"
- * for "openai/gpt-4o:nitro".
- */
-function spellingsOf(name: string): string[] {
-  const colon = name.indexOf(":", name.lastIndexOf("/") + 1);
-  return colon === -1 ? [name] : [name, name.slice(0, colon)];
-}
-
 /** Returns the first model with each name. */
 function uniqueNames(named: readonly Named[]): Named[] {
   const byName = new Map<string, Named>();
@@ -406,7 +397,8 @@ export function knownName({
   readonly request: { readonly model: string };
 }): string | undefined {
   if (model === undefined || model.id === ceilingPrice) return undefined;
-  return request.model.includes("/") ? model.id : request.model;
+  const { model: name } = request;
+  return name === model.id || !fold(name).includes("/") ? name : model.id;
 }
 
 /**

@@ -93,6 +93,8 @@ it("a refusal suggests the most similar model that the key may use and that has 
     ["openai/GPT-4o-mimi", "model_not_allowed", " Did you mean 'gpt-4o-mini'?"],
     ["gpt-4x", "model_not_priced", ""],
     ["o3-mimi", "model_not_priced", " Did you mean 'o3-mini'?"],
+    ["openai/gpt-4o-mini:free", "model_not_allowed", " Did you mean 'gpt-4o-mini'?"],
+    ["o3-mini:nitro", "model_not_priced", " Did you mean 'o3-mini'?"],
   ] as const) {
     const [, found, message] = refusalOf(await send(poor, chat(name)));
     expect([name, found, /\.( Did you mean '.*'\?)?$/.exec(String(message))?.[1] ?? ""]).toEqual([

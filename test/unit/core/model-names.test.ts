@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bareName, baseName, fold } from "../../../src/core/model-names.ts";
+import { bareName, baseName, fold, withoutVariant } from "../../../src/core/model-names.ts";
 
 it.each([
   [" GPT-4o ", "gpt-4o"],
@@ -18,6 +18,15 @@ it.each([
   ["gpt-4o/", ""],
 ])("%j without its provider is %j", (name, bare) => {
   expect(bareName(name)).toBe(bare);
+});
+
+it.each([
+  ["openai/gpt-4o:nitro", "openai/gpt-4o"],
+  ["llama3:8b:free", "llama3"],
+  ["host:80/gpt-4o", undefined],
+  ["gpt-4o", undefined],
+])("%j without its variant is %j", (name, base) => {
+  expect(withoutVariant(name)).toBe(base);
 });
 
 describe("baseName", () => {

@@ -66,6 +66,7 @@ describe("the name of the requested model", () => {
   it.each([
     ["is returned for a model of the catalogue", model({ id: "gpt" }), "alias", "alias"],
     ["is the id for a name with a provider", model({ id: "gpt" }), "invented/alias", "gpt"],
+    ["is the id for a name with a provider and a full-width slash", model({ id: "gpt" }), "invented\uff0falias", "gpt"],
     [
       "is undefined for a model that only has the price of unknown ones",
       model({ id: ceilingPrice }),
