@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Charge } from "../../src/core/charge.ts";
 import { NewCharges } from "../support/new-charges.ts";
+import { oneModelFile, priceFolder } from "../support/price-files.ts";
 import { startProxy, type RunningProxy } from "../support/running-proxy.ts";
 import { fetchAnswer, type WireAnswer } from "../support/wire-client.ts";
 
@@ -113,6 +114,15 @@ it("a refusal by FAREBOX_UNPRICED=refuse suggests a model", async () => {
     "model_not_priced",
     "The model 'gpt4o' has no price, and FAREBOX_UNPRICED=refuse does not allow such models. Did you mean 'gpt-4o'?",
   ]);
+});
+
+it("a refusal suggests the same model of another provider, and the model of a variant", async () => {
+  using own = priceFolder(oneModelFile("azure/own-model", [{ from: "2026-01-01", input: "1", output: "2" }]));
+  await using strict = await startProxy({ env: { FAREBOX_UNPRICED: "refuse", FAREBOX_PRICING: own.path } });
+  for (const name of ["own-model", "openai/OWN-model", "azure/own-model:free", "azure/own-modell"]) {
+    const [, , message] = refusalOf(await fetchAnswer(strict, chat(name)));
+    expect([name, message]).toEqual([name, expect.stringMatching(/ Did you mean 'azure\/own-model'\?$/)]);
+  }
 });
 
 describe("a model without a price", () => {
