@@ -335,8 +335,8 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   "a list of models that refuses another spelling of a permitted model": [
     {
       file: "request/authenticate.ts",
-      from: "mayUse(list, name, meant));",
-      to: "mayUse(list, name, meant) && name === name.toLowerCase());",
+      from: "mayUse(list, name, meant, isStated));",
+      to: "mayUse(list, name, meant, isStated) && name === name.toLowerCase());",
     },
   ],
   "a spelling of a model's name that has no price": [

@@ -142,11 +142,16 @@ export interface MeantModel {
 
 /**
  * Returns true if a key or a team may use a model under a name. `meant`: null if no price file names the model. A
- * pattern must match the model's id, its stated name or the name itself, without regard to letter case. A provider in
- * front of the name counts only for patterns with a provider, so that a client cannot satisfy a pattern by inventing
- * one.
+ * pattern must match the model's id, its stated name or the name itself, without regard to letter case. A pattern that
+ * is exactly a stated name (`isStated`) permits only its own model. A provider in front of the name counts only for
+ * patterns with a provider, so that a client cannot satisfy a pattern by inventing one.
  */
-export function mayUse({ models }: Pick<Key, "models">, name: string, meant: MeantModel | null): boolean {
+export function mayUse(
+  { models }: Pick<Key, "models">,
+  name: string,
+  meant: MeantModel | null,
+  isStated: (pattern: string) => boolean,
+): boolean {
   if (models === null) return true;
   if (meant !== null && models.some((pattern) => matchesPattern(pattern, meant.id))) return true;
   const whole = fold(name);
@@ -158,7 +163,8 @@ export function mayUse({ models }: Pick<Key, "models">, name: string, meant: Mea
   return models.some((text) => {
     const pattern = fold(text);
     const names = pattern.includes("/") ? withProvider : withoutProvider;
-    return names.some((each) => matchesPattern(pattern, each));
+    if (!names.some((each) => matchesPattern(pattern, each))) return false;
+    return text === meant?.statedName || !isStated(text);
   });
 }
 

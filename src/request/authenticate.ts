@@ -221,7 +221,8 @@ export function mayUseModel(
   if (!hasModelList(who)) return true;
   const isKnown = id !== undefined && id !== ceilingPrice;
   const meant = isKnown ? { id, statedName: catalogue.statedName(name) ?? id } : null;
-  return [who.key, who.team].every((list) => list === null || mayUse(list, name, meant));
+  const isStated = (pattern: string) => catalogue.statedName(pattern) === pattern;
+  return [who.key, who.team].every((list) => list === null || mayUse(list, name, meant, isStated));
 }
 
 /** Returns the smallest output cap among those of the key, its team and all keys (`ofAll`); null if none is set. */

@@ -116,10 +116,24 @@ it("a refusal by FAREBOX_UNPRICED=refuse suggests a model", async () => {
   ]);
 });
 
+it("a list of one model permits no other model whose name differs only in letter case, and no spelling of both", async () => {
+  const models = ["Foo", "foo"].map((id) => `  ${id}: { group: official, prices: [${price}] }`);
+  using own = priceFolder(["provider: own", limits, "models:", ...models].join("\n"));
+  await using both = await startProxy({ env: { FAREBOX_PRICING: own.path } });
+  const key = await both.addKey("one", { models: ["foo"] });
+  const statuses = ["foo", "Foo", "FOO", "x/foo"].map(
+    async (model) => (await fetchAnswer({ url: both.url, key }, chat(model))).status,
+  );
+  expect(await Promise.all(statuses)).toEqual([200, 403, 403, 403]);
+});
+
+const limits = "defaults: { context_tokens: 100000, max_output_tokens: 1000 }";
+const price = '{ from: 2026-01-01, source: "made up for a test", official: { input: "1", output: "2" } }';
+
 it("a refusal suggests the same model of another provider, and the model of a variant", async () => {
   using own = priceFolder(oneModelFile("azure/own-model", [{ from: "2026-01-01", input: "1", output: "2" }]));
   await using strict = await startProxy({ env: { FAREBOX_UNPRICED: "refuse", FAREBOX_PRICING: own.path } });
-  for (const name of ["own-model", "openai/OWN-model", "azure/own-model:free", "azure/own-modell"]) {
+  for (const name of ["own-model", "openai/OWN-model", "azure/own-model:free", "azure/own-mode"]) {
     const [, , message] = refusalOf(await fetchAnswer(strict, chat(name)));
     expect([name, message]).toEqual([name, expect.stringMatching(/ Did you mean 'azure\/own-model'\?$/)]);
   }

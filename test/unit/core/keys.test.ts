@@ -128,8 +128,26 @@ describe("a key", () => {
     [["gpt-4o-2024*"], "gpt-4o", meant("gpt-4o"), false],
     [["通义-Ü"], "通义-ü", null, true],
   ])("with the models %j may use %j, which means %j: %s", (models, name, model, expected) => {
-    expect(mayUse({ models }, name, model)).toBe(expected);
+    expect(mayUse({ models }, name, model, () => false)).toBe(expected);
   });
+
+  it.each<[readonly string[], string, MeantModel | null, boolean]>([
+    [["foo"], "foo", meant("foo"), true],
+    [["foo"], "Foo", meant("Foo"), false],
+    [["foo", "Foo"], "Foo", meant("Foo"), true],
+    [["FOO"], "Foo", meant("Foo"), true],
+    [["fo*"], "Foo", meant("Foo"), true],
+    [["foo"], "FOO", null, false],
+    [["foo"], "x/foo", null, false],
+    [["alias"], "x/ALIAS", meant("Foo", "alias"), true],
+    [["foo"], "x/FOO-latest", meant("foo"), true],
+  ])(
+    "with the models foo, Foo and alias in the files, %j may use %j, which means %j: %s",
+    (models, name, model, is) => {
+      const isStated = (pattern: string) => ["foo", "Foo", "alias"].includes(pattern);
+      expect(mayUse({ models }, name, model, isStated)).toBe(is);
+    },
+  );
 });
 
 describe("a pattern", () => {
