@@ -221,7 +221,7 @@ export function mayUseModel(
   if (!hasModelList(who)) return true;
   const isKnown = id !== undefined && id !== ceilingPrice;
   const meant = isKnown ? { id, statedName: catalogue.statedName(name) ?? id } : null;
-  const isStated = (pattern: string) => catalogue.statedName(pattern) === pattern;
+  const isStated = (pattern: string) => !pattern.includes("*") && catalogue.statedName(pattern) === pattern;
   return [who.key, who.team].every((list) => list === null || mayUse(list, name, meant, isStated));
 }
 
