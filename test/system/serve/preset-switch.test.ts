@@ -66,6 +66,7 @@ it.each<[Preset, Preset]>([
       });
 
     await using first = await start(before);
+    await first.printed(new RegExp(`^prices: preset ${before}, .*; FAREBOX_PRESET=${after} charges `, "m"));
     const cut = chat(first.url, "stream", "#sandbox tokens:200+slow:300", { stream: true }).then((answer) =>
       answer.arrayBuffer(),
     );
