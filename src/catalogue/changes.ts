@@ -36,18 +36,27 @@ export function traitsIn(stated: StatedChange): StatedTraits {
 }
 
 /** Returns true if an entry of `models` changes models, or would do so without its faults. */
-export function isChange(models: string, { change, changes }: StatedModel, block: Block): boolean {
+export function isChange(models: string, stated: StatedModel, block: Block): boolean {
+  const { change, changes } = stated;
   const isStated = change !== undefined || changes !== undefined;
-  return isStated || models.includes("*") || !block.isReliable("change") || !block.isReliable("changes");
+  return isStated || models.includes("*") || isFaultyChange(stated, block);
+}
+
+/**
+ * Returns true if faults removed the change, or every field of the entry: then `change` was probably forgotten, and the
+ * entry is not a whole model with missing fields.
+ */
+function isFaultyChange(stated: StatedModel, block: Block): boolean {
+  const isEmptied = Object.keys(stated).length === 0 && !block.isWhole();
+  return isEmptied || !block.isReliable("change") || !block.isReliable("changes");
 }
 
 /** Returns the changes of one entry of `models`. Reports fields that contradict each other. */
 export function changesIn(models: string, stated: StatedModel, block: Block): readonly Change[] {
   const { change, changes, ...others } = stated;
   const isPattern = models.includes("*");
-  const isFaulty = !block.isReliable("change") || !block.isReliable("changes");
   if (change === undefined && changes === undefined) {
-    if (!isFaulty) block.report("a pattern can only change models; write the model's id");
+    if (!isFaultyChange(stated, block)) block.report("a pattern can only change models; write the model's id");
     return [];
   }
   const [other] = change !== undefined && changes !== undefined ? ["changes"] : Object.keys(others);

@@ -68,13 +68,16 @@ const day = z.iso.date({ error: "a UTC day that exists, such as 2026-08-21" });
 const flag = z.boolean({ error: "true or false" });
 const words = z.string({ error: "a few words in quotes" }).min(1, { error: "a few words in quotes" });
 
-/** Returns a schema for an object that accepts only these fields and reports each unknown field. */
-function block<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+/**
+ * Returns a schema for an object that accepts only these fields and reports each unknown field. `advice` says what to
+ * write instead of a field that belongs elsewhere.
+ */
+function block<Shape extends z.core.$ZodLooseShape>(shape: Shape, advice: Readonly<Record<string, string>> = {}) {
   const known = Object.keys(shape);
   return z.strictObject(shape, {
     error: (issue) =>
       issue.code === "unrecognized_keys"
-        ? unknownFields(issue.keys, known)
+        ? unknownFields(issue.keys, known, advice)
         : `a block of the fields ${known.join(", ")}`,
   });
 }
@@ -195,6 +198,21 @@ const terms = {
     .describe(
       "The price of one call of a hosted tool. With `usd` and `input_tokens`, all models have the fee; otherwise only the stated parts of existing fees change.",
     ),
+};
+
+/** Returns the same advice for several fields that belong elsewhere. */
+function adviceFor(fields: readonly string[], advice: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(fields.map((field) => [field, advice]));
+}
+
+/** Advice for rates and days that `gateway` or a group states. */
+const termsAdvice = {
+  ...adviceFor([...tokenClasses, "official", "gateway"], "write a fraction here, or the rate in a change of a model"),
+  ...adviceFor(
+    ["from", "until", "source"],
+    "this block applies to all days; to date it, assign a group in a change with `from`",
+  ),
+  change: "write its fields here, without `change`",
 };
 
 const tierChange = block({
@@ -371,60 +389,75 @@ const alias = z.string({ error: modelNameWords }).regex(modelName, { error: mode
 const provider = z.string({ error: labelWords }).regex(label, { error: labelWords }).optional();
 
 const { unit: _unit, images_only: _imagesOnly, ...changedTraits } = traits;
-const change = block({
-  from: day
-    .optional()
-    .describe(
-      "First UTC day of the change. Required if the change states an amount, so that earlier days keep their price.",
-    ),
-  until: day.optional().describe("First UTC day after the change; by default it has no end."),
-  source: words.optional().describe("Source of the amounts, such as `our contract`. Required if there are any."),
-  group: z.string({ error: "the name of a group" }).optional().describe("Group of the model."),
-  ...terms,
-  official: gatewayRates.optional().describe("Official rates that differ, in USD per 1M tokens."),
-  gateway: gatewayRates
-    .optional()
-    .describe("Rates of the gateway that differ, for the standard service tier below the first tier."),
-  per_request: block({
-    official: usd.optional().describe("The provider's price of one request."),
-    gateway: usd.optional().describe("The gateway's price of one request."),
-  })
-    .optional()
-    .describe("Flat price of one request, for a model that has one."),
-  tier_mode: tierMode.describe("The mode of the tiers: whole_request or marginal."),
-  tiers: tierChanges,
-  service_tiers: block({
-    priority: serviceTierChange.optional().describe("Changes of the priority tier."),
-    flex: serviceTierChange.optional().describe("Changes of the flex tier."),
-    batch: serviceTierChange.optional().describe("Changes of the batch tier."),
-  })
-    .optional()
-    .describe("Changes of other service tiers."),
-  aliases: z.array(alias, { error: "a list of names" }).optional().describe("More names of the model."),
-  ...changedTraits,
-});
+const change = block(
+  {
+    from: day
+      .optional()
+      .describe(
+        "First UTC day of the change. Required if the change states an amount, so that earlier days keep their price.",
+      ),
+    until: day.optional().describe("First UTC day after the change; by default it has no end."),
+    source: words.optional().describe("Source of the amounts, such as `our contract`. Required if there are any."),
+    group: z.string({ error: "the name of a group" }).optional().describe("Group of the model."),
+    ...terms,
+    official: gatewayRates.optional().describe("Official rates that differ, in USD per 1M tokens."),
+    gateway: gatewayRates
+      .optional()
+      .describe("Rates of the gateway that differ, for the standard service tier below the first tier."),
+    per_request: block({
+      official: usd.optional().describe("The provider's price of one request."),
+      gateway: usd.optional().describe("The gateway's price of one request."),
+    })
+      .optional()
+      .describe("Flat price of one request, for a model that has one."),
+    tier_mode: tierMode.describe("The mode of the tiers: whole_request or marginal."),
+    tiers: tierChanges,
+    service_tiers: block({
+      priority: serviceTierChange.optional().describe("Changes of the priority tier."),
+      flex: serviceTierChange.optional().describe("Changes of the flex tier."),
+      batch: serviceTierChange.optional().describe("Changes of the batch tier."),
+    })
+      .optional()
+      .describe("Changes of other service tiers."),
+    aliases: z.array(alias, { error: "a list of names" }).optional().describe("More names of the model."),
+    ...changedTraits,
+  },
+  adviceFor(tokenClasses, "write it under `gateway` for what the gateway charges, or under `official`"),
+);
 
-const model = block({
-  provider: provider.describe("Name of the model's family, if it differs from the file's."),
-  aliases: z.array(alias, { error: "a list of names" }).optional().describe("Other names of the model."),
-  served_as: z
-    .array(alias, { error: "a list of names" })
-    .optional()
-    .describe("Names of other models that may answer instead. The gateway bills their answers as this model."),
-  ...modelFields,
-  tasks: named(taskType, taskTypeWords, z.array(taskPrice, { error: "a list of prices" }))
-    .optional()
-    .describe(
-      "Prices of tasks by task type, in the order of their `from`; * applies to all other types. New prices are appended; existing ones are never changed.",
-    ),
-  change: change
-    .optional()
-    .describe("Changes single fields of a model, or of all models that a pattern such as `claude-*` matches."),
-  changes: z
-    .array(change, { error: "a list of changes" })
-    .optional()
-    .describe("Several changes, in the order of their `from`."),
-});
+/** Advice for fields of a change or a price that a model states. */
+const modelAdvice = {
+  ...adviceFor(tokenClasses, "write it under `change`, in `gateway` or `official`"),
+  ...adviceFor(
+    [...Object.keys(terms), "official", "gateway", "from", "until", "source", "tiers", "service_tiers", "per_request"],
+    "write it under `change`, or under `prices` of a whole model",
+  ),
+};
+
+const model = block(
+  {
+    provider: provider.describe("Name of the model's family, if it differs from the file's."),
+    aliases: z.array(alias, { error: "a list of names" }).optional().describe("Other names of the model."),
+    served_as: z
+      .array(alias, { error: "a list of names" })
+      .optional()
+      .describe("Names of other models that may answer instead. The gateway bills their answers as this model."),
+    ...modelFields,
+    tasks: named(taskType, taskTypeWords, z.array(taskPrice, { error: "a list of prices" }))
+      .optional()
+      .describe(
+        "Prices of tasks by task type, in the order of their `from`; * applies to all other types. New prices are appended; existing ones are never changed.",
+      ),
+    change: change
+      .optional()
+      .describe("Changes single fields of a model, or of all models that a pattern such as `claude-*` matches."),
+    changes: z
+      .array(change, { error: "a list of changes" })
+      .optional()
+      .describe("Several changes, in the order of their `from`."),
+  },
+  modelAdvice,
+);
 
 const routeKey = new RegExp(`^(?:${routeMethods.join("|")}) (?:/(?:[A-Za-z0-9._~-]+|\\{task_id\\}))+$`);
 const routeKeyWords = `a method (${routeMethods.join(", ")}) and a path of plain segments, such as "POST /mj/v2/imagine"; {task_id} stands for a task's id`;
@@ -464,41 +497,44 @@ const taskMinutes = z
   .min(1, { error: taskMinutesWords })
   .max(1440, { error: taskMinutesWords });
 
-export const priceFileSchema = block({
-  groups: named(label, labelWords, block(terms))
-    .optional()
-    .describe("Groups of models for which the gateway charges the same share of the official price."),
-  gateway: block(terms)
-    .optional()
-    .describe("What the gateway charges for all models, with the fields of a group. A group and a model precede it."),
-  task_units: named(
-    label,
-    labelWords,
-    z
-      .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
-      .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
-  )
-    .optional()
-    .describe("Units of consumption that are worth one USD, by the `usage.type` of a task."),
-  task_minutes: named(
-    /^[a-z0-9]{1,62}$/,
-    "one word of lower-case letters and digits, such as suno",
-    taskMinutes.nullable(),
-  )
-    .optional()
-    .describe(
-      "Minutes after which a running task counts as failed, by a word in the name of its model or type; null removes the limit of an earlier file.",
-    ),
-  routes: named(routeKey, routeKeyWords, route.nullable())
-    .optional()
-    .describe(
-      "Paths of the gateway that create, show or cancel tasks, by method and path; null removes the route of an earlier file.",
-    ),
-  default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
-  provider: provider.describe("Family name of all models in this file that state none."),
-  defaults: block(traits).optional().describe("Defaults for all models of this file."),
-  models: named(modelKey, modelNameWords, model).optional().describe("Models by name, with their prices."),
-});
+export const priceFileSchema = block(
+  {
+    groups: named(label, labelWords, block(terms, termsAdvice))
+      .optional()
+      .describe("Groups of models for which the gateway charges the same share of the official price."),
+    gateway: block(terms, termsAdvice)
+      .optional()
+      .describe("What the gateway charges for all models, with the fields of a group. A group and a model precede it."),
+    task_units: named(
+      label,
+      labelWords,
+      z
+        .string({ error: 'a whole number in quotes, units for one USD, such as "10000000"' })
+        .regex(/^[1-9]\d{0,17}$/, { error: 'a whole number in quotes, units for one USD, such as "10000000"' }),
+    )
+      .optional()
+      .describe("Units of consumption that are worth one USD, by the `usage.type` of a task."),
+    task_minutes: named(
+      /^[a-z0-9]{1,62}$/,
+      "one word of lower-case letters and digits, such as suno",
+      taskMinutes.nullable(),
+    )
+      .optional()
+      .describe(
+        "Minutes after which a running task counts as failed, by a word in the name of its model or type; null removes the limit of an earlier file.",
+      ),
+    routes: named(routeKey, routeKeyWords, route.nullable())
+      .optional()
+      .describe(
+        "Paths of the gateway that create, show or cancel tasks, by method and path; null removes the route of an earlier file.",
+      ),
+    default: block(modelFields).nullable().optional().describe("Ceiling price for models that no file names."),
+    provider: provider.describe("Family name of all models in this file that state none."),
+    defaults: block(traits).optional().describe("Defaults for all models of this file."),
+    models: named(modelKey, modelNameWords, model).optional().describe("Models by name, with their prices."),
+  },
+  adviceFor(Object.keys(terms), "write it under `gateway` for all models, or under a group"),
+);
 
 export type PriceFile = z.infer<typeof priceFileSchema>;
 export type StatedModel = z.infer<typeof model>;

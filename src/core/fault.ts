@@ -73,9 +73,23 @@ export function meantValue(issue: {
   return issue.code === "invalid_value" && Array.isArray(issue.values) ? didYouMean(issue.input, issue.values) : "";
 }
 
-/** Returns one line for each of these unknown fields of a block, with a suggestion or the known fields. */
-export function unknownFields(unknown: readonly string[], known: readonly string[]): string {
-  return unknown.map((name) => `unknown field "${name}"; ${suggest(name, known)}`).join("\n");
+/**
+ * Returns one line for each of these unknown fields of a block, with a suggestion or the known fields. `advice` says
+ * what to write instead of a field that belongs elsewhere.
+ */
+export function unknownFields(
+  unknown: readonly string[],
+  known: readonly string[],
+  advice: Readonly<Record<string, string>> = {},
+): string {
+  const begun = (name: string) => known.find((other) => name.length > 2 && other.startsWith(name));
+  return unknown
+    .map((name) => {
+      const meant = begun(name);
+      const instead = Object.hasOwn(advice, name) ? advice[name] : meant && `did you mean "${meant}"?`;
+      return `unknown field "${name}"; ${instead ?? suggest(name, known)}`;
+    })
+    .join("\n");
 }
 
 /**

@@ -97,7 +97,9 @@ function readWithPositions<S extends z.ZodType>(
   const faultAt = (path: Path, message: string): Fault => at(offsetOf(document, path, "value"), message);
   const faultAtKey = (path: Path, message: string): Fault => at(offsetOf(document, path, "key"), message);
   const syntax = [...document.errors, ...document.warnings];
-  const faults = syntax.map((error) => at(error.pos[0], syntaxMessage(error.code, error.message, noun)));
+  const faults = syntax.map(({ code, message, pos: [offset] }) =>
+    at(offset, code === "DUPLICATE_KEY" ? statedTwice(document, offset) : syntaxMessage(code, message, noun)),
+  );
   const readable = syntax.every(({ code }) => code === "DUPLICATE_KEY");
   if (syntax.length > 0) keepFirst(document);
   const raw = readable ? plainValue(document, (message) => faults.push(at(0, message))) : unreadable;
@@ -186,8 +188,17 @@ function isBlock(value: unknown): value is Record<string | number, unknown> {
   return typeof value === "object" && value !== null;
 }
 
+function statedTwice(document: Document, offset: number): string {
+  let name = "a field";
+  yaml().visit(document, {
+    Pair(_, { key }) {
+      if (yaml().isScalar(key) && key.range?.[0] === offset) name = `"${String(key.value)}"`;
+    },
+  });
+  return `${name} is stated twice in one block; keep one of them`;
+}
+
 function syntaxMessage(code: string, message: string, noun: string): string {
-  if (code === "DUPLICATE_KEY") return "stated twice in one block; keep one of them";
   if (code === "MULTIPLE_DOCS") return `${noun} must contain one document; remove the \`---\` between them`;
   return `not YAML: ${message}`;
 }
@@ -226,7 +237,7 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
     ];
   }
   const node = nodeAt(document, path);
-  const field = String(path.at(-1) ?? "file");
+  const field = String(path.at(-1));
   if (node === undefined) {
     const block = path.slice(0, -1);
     // A missing field may be a misspelled one, which is already reported as unknown.
@@ -236,8 +247,22 @@ function explain(issue: z.core.$ZodIssue, document: Document, { faultAt, faultAt
   const decimalWanted = unquoted && issue.message.includes("in quotes");
   if (decimalWanted)
     return [faultAt(path, `write it in quotes, "${node.source ?? String(node.value)}": ${issue.message}`)];
-  return [faultAt(path, `"${field}": write ${issue.message}${meantValue(issue)}`)];
+  return [faultAt(path, `${subjectOf(path, node)} write ${issue.message}${meantValue(issue)}`)];
 }
+
+/** Returns the start of a sentence about a wrong value: `"from" is 01.12.2026;`, or `"groups":` for a block or list. */
+function subjectOf(path: Path, node: Node | null): string {
+  const last = path.at(-1);
+  const what = last === undefined ? "the file" : typeof last === "number" ? `item ${last + 1}` : `"${last}"`;
+  if (node !== null && !yaml().isScalar(node)) return `${what}:`;
+  const { source = "", type } = node ?? {};
+  if (source === "" && (type === undefined || type === "PLAIN")) return `${what} is empty;`;
+  const text = source.length > shownMax ? `${source.slice(0, shownMax)}…` : source;
+  return `${what} is ${type === "PLAIN" ? text : JSON.stringify(text)};`;
+}
+
+/** Most characters of a wrong value in a message. */
+const shownMax = 40;
 
 interface Step {
   /** Offset of the key, or of the list item. */

@@ -257,7 +257,7 @@ describe("a change with a fault is reported at the value, with what to write:", 
     [
       "an unknown word for cached tokens",
       "gateway: { cached_input: ¶cheap }",
-      '"cached_input": write official, input, or a decimal string in quotes, USD per 1M tokens, such as "0.60"',
+      '"cached_input" is cheap; write official, input, or a decimal string in quotes, USD per 1M tokens, such as "0.60"',
     ],
     [
       "a number for cached tokens",
@@ -269,7 +269,57 @@ describe("a change with a fault is reported at the value, with what to write:", 
       "models: { gpt-4o: { change: { group: ¶hafl } } }",
       'unknown group "hafl"; did you mean "half"?',
     ],
-    ["no group", "models: { gpt-4o: { change: { group: ¶null } } }", '"group": write the name of a group'],
+    [
+      "a rate next to its block",
+      changeOf("gpt-4o", `${dated}, ¶input: "1"`),
+      'unknown field "input"; write it under `gateway` for what the gateway charges, or under `official`',
+    ],
+    [
+      "a rate of a model without a change, and nothing about a whole model",
+      'models: { gpt-4o: { ¶gateway: { input: "1" } } }',
+      'unknown field "gateway"; write it under `change`, or under `prices` of a whole model',
+    ],
+    [
+      "a change of a group",
+      'groups: { half: { ¶change: { fraction: "1" } } }',
+      'unknown field "change"; write its fields here, without `change`',
+    ],
+    [
+      "a rate of the gateway",
+      'gateway: { ¶input: "1" }',
+      'unknown field "input"; write a fraction here, or the rate in a change of a model',
+    ],
+    [
+      "a day of a group",
+      'groups: { half: { fraction: "1", ¶from: 2026-12-01 } }',
+      'unknown field "from"; this block applies to all days; to date it, assign a group in a change with `from`',
+    ],
+    [
+      "a field of the gateway next to it",
+      'gateway: { fraction: "1" }\n¶cached_input: official',
+      'unknown field "cached_input"; write it under `gateway` for all models, or under a group',
+    ],
+    [
+      "the beginning of a field's name",
+      "gateway: { ¶cached: official }",
+      'unknown field "cached"; did you mean "cached_input"?',
+    ],
+    [
+      "a date of another form",
+      "models: { gpt-4o: { change: { from: ¶01.12.2026, streams: live } } }",
+      '"from" is 01.12.2026; write a UTC day that exists, such as 2026-08-21',
+    ],
+    [
+      "an empty value",
+      "¶gateway:",
+      '"gateway" is empty; write a block of the fields fraction, minimum, cached_input, cache_write, cache_write_1h, fees',
+    ],
+    [
+      "a long value, which is cut",
+      `gateway: { fraction: ¶"${"x".repeat(41)}" }`,
+      `"fraction" is "${"x".repeat(40)}…"; write a decimal string in quotes, the share of the official price, such as "0.75"`,
+    ],
+    ["no group", "models: { gpt-4o: { change: { group: ¶null } } }", '"group" is null; write the name of a group'],
     [
       "a factor for models with a public tokenizer",
       'models: { "claude-*": { change: { error_factor: ¶"2" } } }',
@@ -369,19 +419,19 @@ describe("a fault has no consequential faults", () => {
   const change = `  "own*": { change: { ${dated}, tiers: [{ from_prompt_tokens: 5, gateway: { input: "1" } }], fees: { y_call: { usd: "1" } } } }\n`;
 
   it.each<[string, string, string]>([
-    ["a price that is not a block", own("¶soon"), '"0": write a block of the fields'],
+    ["a price that is not a block", own("¶soon"), "item 1 is soon; write a block of the fields"],
     ["a price without a day", own('¶{ source: "x", official: { input: "1", output: "1" } }'), '"from" is missing'],
     [
       "a faulty tier",
       own('{ from: 2026-01-01, source: "x", official: { input: "1", output: "1" }, tiers: [¶no] }'),
-      '"0": write a block of the fields',
+      "item 1 is no; write a block of the fields",
     ],
     [
       "a mistyped field",
       own('{ from: 2026-01-01, source: "x", official: { input: "1", output: "1" }, ¶fess: {} }'),
       'unknown field "fess"; did you mean "fees"?',
     ],
-    ["a removed model", "provider: mine\nmodels:\n  own: ¶soon\n", '"own": write a block'],
+    ["a removed model", "provider: mine\nmodels:\n  own: ¶soon\n", '"own" is soon; write a block'],
   ])("for a change of a model with %s", (_, text, message) => {
     const { text: mine, places } = marked("mine.yaml", `${text}${change}`);
     expect(faultsWith({ "mine.yaml": mine })).toEqual([expect.stringContaining(`${places[0]}: ${message}`)]);

@@ -53,17 +53,17 @@ describe("a fault in a price file", () => {
     [
       "a malformed decimal",
       changed('"2.00"', '"2,00"'),
-      'a.yaml:13:28: "input": write a decimal string in quotes, USD per 1M tokens, such as "2.50"',
+      'a.yaml:13:28: "input" is "2,00"; write a decimal string in quotes, USD per 1M tokens, such as "2.50"',
     ],
     [
       "too many decimals",
       changed('"2.00"', '"2.0000001"'),
-      'a.yaml:13:28: "input": write it with at most six decimals: a finer rate cannot be represented exactly',
+      'a.yaml:13:28: "input" is "2.0000001"; write it with at most six decimals: a finer rate cannot be represented exactly',
     ],
     [
       "an implausibly high rate",
       changed('"2.00"', '"200000"'),
-      'a.yaml:13:28: "input": write a rate of at most 10000 USD per 1M tokens',
+      'a.yaml:13:28: "input" is "200000"; write a rate of at most 10000 USD per 1M tokens',
     ],
     [
       "an unknown field with a similar name",
@@ -78,12 +78,12 @@ describe("a fault in a price file", () => {
     [
       "a time limit of tasks in seconds",
       changed("provider: example", "provider: example\ntask_minutes: { suno: 7200 }"),
-      'a.yaml:4:23: "suno": write a whole number of minutes without quotes, at most 1440, or null for no limit',
+      'a.yaml:4:23: "suno" is 7200; write a whole number of minutes without quotes, at most 1440, or null for no limit',
     ],
     [
       "a time limit of tasks as a text",
       changed("provider: example", 'provider: example\ntask_minutes: { suno: "15" }'),
-      'a.yaml:4:23: "suno": write a whole number of minutes without quotes, at most 1440, or null for no limit',
+      'a.yaml:4:23: "suno" is "15"; write a whole number of minutes without quotes, at most 1440, or null for no limit',
     ],
     [
       "a time limit of a name with several words",
@@ -113,22 +113,22 @@ describe("a fault in a price file", () => {
     [
       "a quoted count",
       changed("context_tokens: 1000", 'context_tokens: "1000"'),
-      'a.yaml:8:21: "context_tokens": write a whole number of tokens without quotes, such as 128000',
+      'a.yaml:8:21: "context_tokens" is "1000"; write a whole number of tokens without quotes, such as 128000',
     ],
     [
       "a day that does not exist",
       changed("2026-01-01", "2026-02-30"),
-      'a.yaml:11:15: "from": write a UTC day that exists, such as 2026-08-21',
+      'a.yaml:11:15: "from" is 2026-02-30; write a UTC day that exists, such as 2026-08-21',
     ],
     [
       "an unknown tokenizer",
       changed("o200k_base", "p50k_base"),
-      'a.yaml:7:16: "tokenizer": write o200k_base, cl100k_base, or null if it is not published; did you mean "o200k_base"?',
+      'a.yaml:7:16: "tokenizer" is p50k_base; write o200k_base, cl100k_base, or null if it is not published; did you mean "o200k_base"?',
     ],
     [
       "a factor below 1",
       changed("tokenizer: o200k_base", 'tokens_per_byte: "0.25"'),
-      'a.yaml:7:22: "tokens_per_byte": write a factor from "1" to "100": it widens a bound, it never narrows one',
+      'a.yaml:7:22: "tokens_per_byte" is "0.25"; write a factor from "1" to "100": it widens a bound, it never narrows one',
     ],
     [
       "an error factor next to a tokenizer",
@@ -143,7 +143,7 @@ describe("a fault in a price file", () => {
     [
       "an empty model",
       oneModel.slice(0, oneModel.indexOf("    group: half")),
-      'a.yaml:5:3: "big": write a block of the fields provider, aliases, served_as, group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks, change, changes',
+      'a.yaml:5:3: "big" is empty; write a block of the fields provider, aliases, served_as, group, tokenizer, streams, error_factor, tokens_per_byte, context_tokens, max_output_tokens, max_output_field, image_part_tokens, image_tokens, prompt_form, audio_part_tokens, file_part_tokens, unit, images_only, reasoning, tokens_per_second, bills_server_errors, obeys_max_tool_calls, prices, tasks, change, changes',
     ],
     [
       "models without a provider",
@@ -257,14 +257,18 @@ describe("faults of tiers", () => {
 
   it("include a tier that begins at 0 tokens", () => {
     expect(faults({ "a.yaml": tiers(0) })).toEqual([
-      'a.yaml:15:35: "from_prompt_tokens": write a whole number of tokens without quotes, such as 128000',
+      'a.yaml:15:35: "from_prompt_tokens" is 0; write a whole number of tokens without quotes, such as 128000',
     ]);
   });
 });
 
 describe("faults of names", () => {
   it.each<[string, string, string]>([
-    ["an id stated twice", `${oneModel}  big: {}\n`, "a.yaml:14:3: stated twice in one block; keep one of them"],
+    [
+      "an id stated twice",
+      `${oneModel}  big: {}\n`,
+      'a.yaml:14:3: "big" is stated twice in one block; keep one of them',
+    ],
     [
       "an alias that is an id",
       changed("    group: half", "    aliases: [big]\n    group: half"),
@@ -320,7 +324,9 @@ describe("faults of YAML", () => {
   });
 
   it("include a file that is not a mapping", () => {
-    expect(faults({ "a.yaml": "- a\n- b\n" })[0]).toMatch(/^a\.yaml:1:1: "file": write a block of the fields groups, /);
+    expect(faults({ "a.yaml": "- a\n- b\n" })[0]).toMatch(
+      /^a\.yaml:1:1: the file: write a block of the fields groups, /,
+    );
   });
 
   it("do not include an empty file", () => {

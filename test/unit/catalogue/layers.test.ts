@@ -163,7 +163,7 @@ describe("loadCatalogue", () => {
   it("names a file that it cannot read, and checks the others", async () => {
     expect(faultsOf(await loadCatalogue({ shipped: pricing, user: join(folder, "bad") }))).toEqual([
       `${join(folder, "bad", "broken.yaml")}:1:1: cannot be read: it is a folder; price files are plain files`,
-      `${join(folder, "bad", "wrong.yaml")}:1:9: "groups": write a block with one entry for each name`,
+      `${join(folder, "bad", "wrong.yaml")}:1:9: "groups" is 1; write a block with one entry for each name`,
     ]);
   });
 
@@ -195,7 +195,7 @@ describe("loadCatalogue", () => {
     await writeFile(preset, "groups: 1\n");
     const load = async (from: URL) => faultsOf(await loadCatalogue({ shipped: join(folder, "shipped"), preset: from }));
     expect(await load(preset)).toEqual([
-      'shipped/presets/one.yaml:1:9: "groups": write a block with one entry for each name',
+      'shipped/presets/one.yaml:1:9: "groups" is 1; write a block with one entry for each name',
     ]);
     expect(await load(new URL("two.yaml", preset))).toEqual([
       expect.stringMatching(/^shipped\/presets\/two\.yaml:1:1: cannot be read: it does not exist/),
@@ -207,7 +207,7 @@ describe("loadCatalogue", () => {
     await writeFile(join(folder, "pricing", "openai.yaml"), "groups: 1\n");
     const result = await loadCatalogue({ shipped: join(folder, "pricing") });
     expect(result.ok ? [] : result.faults.map(formatFault)).toEqual([
-      'pricing/openai.yaml:1:9: "groups": write a block with one entry for each name',
+      'pricing/openai.yaml:1:9: "groups" is 1; write a block with one entry for each name',
     ]);
   });
 });

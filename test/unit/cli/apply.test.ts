@@ -268,23 +268,23 @@ describe("an invalid file", () => {
     [
       "budgets:\n  - { scope: all, per: total, limit: '5', mode: softy }",
       1,
-      ['2:49: "mode": write hard or soft; did you mean "soft"?'],
+      ['2:49: "mode" is softy; write hard or soft; did you mean "soft"?'],
     ],
-    ["keys: { alice: { expires: 30d } }", 1, ['1:27: "expires": write a day such as 2027-01-31']],
+    ["keys: { alice: { expires: 30d } }", 1, ['1:27: "expires" is 30d; write a day such as 2027-01-31']],
     [
       "keys: { alice: { models: [] }, alice: }",
       1,
-      ["1:32: stated twice in one block", '1:18: "models": write a list of model names'],
+      ['1:32: "alice" is stated twice in one block', '1:18: "models": write a list of model names'],
     ],
     [
       "budgets:\n  - { scope: all, per: 1d, limit: 2.50 }\n  - { scope: everyone, per: 2d, limit: '-1', warn: 120% }",
       1,
       [
         '2:35: write it in quotes, "2.50": a decimal string in quotes',
-        '3:14: "scope": write all, or conditions such as team:NAME',
-        '3:29: "per": write one of total, 1h',
-        '3:40: "limit": write a decimal',
-        '3:52: "warn": write a share',
+        '3:14: "scope" is everyone; write all, or conditions such as team:NAME',
+        '3:29: "per" is 2d; write one of total, 1h',
+        '3:40: "limit" is "-1"; write a decimal',
+        '3:52: "warn" is 120%; write a share',
       ],
     ],
     [
@@ -293,7 +293,7 @@ describe("an invalid file", () => {
       ['1:11: "per" is missing; write one of', '1:11: "limit" is missing; write a decimal'],
     ],
     ["teams: [red]", 1, ['1:1: "teams": write a block with one entry for each name']],
-    ["- all", 1, ['"file": write a block of the fields teams, keys, budgets']],
+    ["- all", 1, ["the file: write a block of the fields teams, keys, budgets"]],
     ["keys: [", 1, ["not YAML"]],
     ["a: &a [*a]", 1, ["company.yaml:1:"]],
     // Faults that depend on the rest of the file or on the ledger.

@@ -107,6 +107,17 @@ describe("a mistyped name", () => {
     );
   });
 
+  it("of a field that belongs elsewhere, or that begins a known field, has advice", () => {
+    expect(unknownFields(["toString", "rate", "min", "mi"], ["minimum"], { rate: "write it under `gateway`" })).toBe(
+      [
+        'unknown field "toString"; valid names are minimum',
+        'unknown field "rate"; write it under `gateway`',
+        'unknown field "min"; did you mean "minimum"?',
+        'unknown field "mi"; valid names are minimum',
+      ].join("\n"),
+    );
+  });
+
   it("is reported with its file, line and column", () => {
     expect(formatFault({ file: "pricing/openai.yaml", line: 12, column: 7, message: "wrong" })).toBe(
       "pricing/openai.yaml:12:7: wrong",
