@@ -6,6 +6,7 @@ import type {
   PriceEntry,
   PriceExplanation,
   TierRules,
+  UnlikelyRates,
 } from "../ports/catalogue.ts";
 import { ceilingPrice } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
@@ -16,6 +17,7 @@ import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
 import { countsTokens, traitPlaces } from "./resolve.ts";
+import { instantOf } from "./validity.ts";
 
 export interface Loaded {
   readonly catalogue: Catalogue;
@@ -68,11 +70,37 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
       from: stated.from ?? null,
       until: stated.until ?? null,
       models: changed,
+      aliases: stated.aliases ?? [],
       misfits: [...effect.misfits].map(([part, ids]) => ({ part, models: ids })),
       standardOnly: statesRates ? changed.filter(hasOtherRates) : [],
     };
   });
 }
+
+/**
+ * Returns the models whose gateway rates of input or output are far from the official ones, at an instant or on the first
+ * day of a later change. Rates of 0 do not count.
+ */
+export function unlikelyRates({ catalogue, origins }: Loaded, at: number): readonly UnlikelyRates[] {
+  const days = origins.changes.flatMap(({ stated: { from } }) => (from === undefined ? [] : [instantOf(from)]));
+  const found = { low: new Set<string>(), high: new Set<string>() };
+  for (const instant of new Set([at, ...days.filter((day) => day > at)])) {
+    for (const { id, price } of catalogue.list(instant)) {
+      const [tier] = price?.version.tiers ?? [];
+      for (const name of tier === undefined ? [] : (["input", "output"] as const)) {
+        const [rate, official] = [tier?.charged[name] ?? 0n, tier?.list[name] ?? 0n];
+        if (rate === 0n || official === 0n) continue;
+        if (rate * lowest < official) found.low.add(id);
+        if (rate > official * highest) found.high.add(id);
+      }
+    }
+  }
+  return (["low", "high"] as const).flatMap((are) => (found[are].size === 0 ? [] : [{ are, models: [...found[are]] }]));
+}
+
+/** A gateway's rate is unlikely below one part in `lowest` of the official rate, and above `highest` times that rate. */
+const lowest = 100n;
+const highest = 10n;
 
 /** Returns the price of a model that is in force at an instant, and its index in the model's file. */
 export function decidedAt(

@@ -59,11 +59,19 @@ interface Layer {
   readonly faults: readonly Fault[];
 }
 
+/** Returns the names in a folder that are not read as price files, without hidden ones; [] if it cannot be listed. */
+export async function ignoredIn(folder: string): Promise<string[]> {
+  const listed = await attempt(folder, () => readdir(folder));
+  return listed.ok ? listed.value.filter((name) => !priceFileName.test(name) && !name.startsWith(".")).sort() : [];
+}
+
+const priceFileName = /^[^.].*\.ya?ml$/;
+
 /** Reads the files of one folder, ordered by name. Skips hidden files, such as the lock files of editors. */
 export async function readPriceFolder(folder: string, shown: string): Promise<Layer> {
   const listed = await attempt(shown, () => readdir(folder));
   if (!listed.ok) return { texts: [], faults: [listed.fault] };
-  const names = listed.value.filter((name) => /^[^.].*\.ya?ml$/.test(name)).sort();
+  const names = listed.value.filter((name) => priceFileName.test(name)).sort();
   return await readPriceFiles(names.map((name) => ({ path: join(folder, name), shown: join(shown, name) })));
 }
 

@@ -1,6 +1,8 @@
+import { join } from "node:path";
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
-import { explainChanges } from "../catalogue/explain.ts";
+import { explainChanges, unlikelyRates } from "../catalogue/explain.ts";
+import { ignoredIn } from "../catalogue/load.ts";
 import type { ChangeExplanation } from "../ports/catalogue.ts";
 import { loadPrices } from "./price-files.ts";
 import { command, json } from "./command.ts";
@@ -19,17 +21,30 @@ export const commands = [
     settings: priceSettings,
     examples: ["farebox prices check my-prices"],
     run: async ({ prices, clock, settings }, _options, folder) => {
-      const loading = await loadPrices(prices, { ...settings.pricing, folder: folder ?? settings.pricing.folder });
+      const checked = folder ?? settings.pricing.folder;
+      const loading = await loadPrices(prices, { ...settings.pricing, folder: checked });
       return {
         isValid: loading.ok,
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
         changes: loading.ok ? explainChanges(loading, clock.now()) : [],
+        unlikely: loading.ok ? unlikelyRates(loading, clock.now()) : [],
+        ignored: checked === null ? [] : (await ignoredIn(checked)).map((name) => join(checked, name)),
         faults: loading.ok ? [] : loading.faults,
       };
     },
-    json: ({ isValid, models, changes, faults }) => ({ ok: isValid, models, changes: changes.map(changeJson), faults }),
-    print: (io, { isValid, models, changes, faults }) => {
+    json: ({ isValid, models, changes, unlikely, ignored, faults }) => ({
+      ok: isValid,
+      models,
+      changes: changes.map(changeJson),
+      unlikely_rates: unlikely,
+      ignored,
+      faults,
+    }),
+    print: (io, { isValid, models, changes, unlikely, ignored, faults }) => {
       for (const change of changes) for (const line of changeLines(change)) printLine(io, line);
+      for (const { are, models: of } of unlikely)
+        printLine(io, `check the rates of ${listed(of)}: ${unlikelyWords[are]}`);
+      for (const file of ignored) printLine(io, `${file}: ignored, because its name does not end with .yaml or .yml`);
       if (isValid) printLine(io, `${models} models, no fault`);
       for (const fault of faults) printLine(io, fault);
     },
@@ -53,18 +68,24 @@ export const commands = [
   pricesImport,
 ];
 
-function changeJson({ of, place, from, until, models, misfits, standardOnly }: ChangeExplanation) {
-  return { of, ...place, from, until, models, misfits, standard_only: standardOnly };
+const unlikelyWords = {
+  low: "the gateway's are below a hundredth of the official ones; rates are in USD per 1M tokens",
+  high: 'the gateway\'s are more than ten times the official ones; 75 percent is the fraction "0.75"',
+};
+
+function changeJson({ of, place, from, until, models, aliases, misfits, standardOnly }: ChangeExplanation) {
+  return { of, ...place, from, until, models, aliases, misfits, standard_only: standardOnly };
 }
 
 /** Returns what a change changes, and what it does not change, as lines with the change's position. */
-function changeLines({ of, place, from, until, models, misfits, standardOnly }: ChangeExplanation): string[] {
+function changeLines({ of, place, from, until, models, aliases, misfits, standardOnly }: ChangeExplanation): string[] {
   const time = [
     ...(from === null ? [] : [` from ${from}`]),
     ...(until === null ? [] : [` until ${until} (exclusive)`]),
   ];
   return [
-    `"${of}" changes ${listed(models)}${time.join("")}`,
+    ...(models.length === 0 ? [] : [`"${of}" changes ${listed(models)}${time.join("")}`]),
+    ...(aliases.length === 0 ? [] : [`"${of}" is also named ${aliases.join(", ")}`]),
     ...misfits.map((misfit) => `"${of}": ${misfit.part} does not fit ${listed(misfit.models)}`),
     ...(standardOnly.length === 0
       ? []

@@ -186,12 +186,20 @@ export interface ChangeExplanation {
   readonly from: string | null;
   /** ISO day, exclusive; null for a change without an end. */
   readonly until: string | null;
-  /** Ids of the models that the change changes. */
+  /** Ids of the models whose price or sizes the change changes. */
   readonly models: readonly string[];
+  /** Names that the change adds to its model. */
+  readonly aliases: readonly string[];
   /** Parts of the change that do not fit some of its models, such as rates for a model with a price per request. */
   readonly misfits: readonly { readonly part: string; readonly models: readonly string[] }[];
   /** Models with rates for long prompts or other service tiers, which the change's own rates do not replace. */
   readonly standardOnly: readonly string[];
+}
+
+/** Models whose gateway rates are far from the official ones, so that a unit may be wrong. */
+export interface UnlikelyRates {
+  readonly are: "low" | "high";
+  readonly models: readonly string[];
 }
 
 export interface PriceEntry {

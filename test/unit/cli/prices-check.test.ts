@@ -77,6 +77,39 @@ describe("prices check", () => {
     });
   });
 
+  it("names the model and the names that a change adds, although it changes no price", async () => {
+    const { stdout } = await check("models: { own-b: { change: { aliases: [team, other] } } }\n");
+    expect(stdout).toMatch(/^changes\.yaml:1: "own-b" is also named team, other\n\d+ models, no fault\n$/);
+  });
+
+  it.each([
+    ["a hundredth", "own-a", 'official: { input: "100", output: "500" }', null],
+    ["lower", "own-a", 'official: { input: "100", output: "500.000001" }', "below a hundredth"],
+    ["ten times as high", "own-b", 'gateway: { input: "20", output: "100" }', null],
+    ["higher", "own-b", 'gateway: { input: "20.000001" }', "more than ten times"],
+    ["of 0", "own-b", 'gateway: { input: "0", output: "0" }', null],
+  ])("asks about rates that are far from the official ones: %s", async (_, model, rates, words) => {
+    const text = `models: { ${model}: { change: { from: 2030-01-01, source: "x", ${rates} } } }\n`;
+    const { code, stdout } = await check(text);
+    const { stdout: facts } = await check(text, "--json");
+    const asked = stdout.split("\n").filter((line) => line.startsWith("check the rates"));
+    expect({ code, asked }).toEqual({
+      code: 0,
+      asked: words === null ? [] : [expect.stringContaining(`check the rates of ${model}: the gateway's are ${words}`)],
+    });
+    const are = words?.startsWith("below") ? "low" : "high";
+    expect(JSON.parse(facts)).toMatchObject({ unlikely_rates: words === null ? [] : [{ are, models: [model] }] });
+  });
+
+  it("names files that it ignores, but not hidden ones", async () => {
+    for (const name of ["gateway.json", ".hidden", "more.yml"]) writeFileSync(join(farebox.folder, name), "{}");
+    const { code, stdout } = await check("");
+    expect({ code, ignored: stdout.match(/.*: ignored.*/g) }).toEqual({
+      code: 0,
+      ignored: ["gateway.json: ignored, because its name does not end with .yaml or .yml"],
+    });
+  });
+
   it("ends with 1 for a change that matches nothing", async () => {
     const { code, stdout } = await check("models: { own-z: { change: { streams: live } } }\n");
     expect({ code, stdout }).toEqual({
