@@ -32,7 +32,11 @@ export function Models(): View {
   const prices = useAnswer<PriceListJson>(`${adminBase}/prices`, 60_000);
   const entries = useMemo(() => new Map(prices.data?.models.map((each) => [each.id, each])), [prices.data]);
   const rows =
-    list.data?.rows.map((row) => ({ ...row, name: row.model, entry: entries.get(row.model) ?? null })) ?? null;
+    list.data?.rows.map((row) => ({
+      ...row,
+      name: row.model,
+      entry: entries.get(row.priced_as ?? row.model) ?? null,
+    })) ?? null;
   return view(
     {
       title: "Models",
@@ -69,7 +73,11 @@ export function Models(): View {
         rateColumn("Input", "input", "right rate-in"),
         rateColumn("Cached input", "cached_input", "right wide-only"),
         rateColumn("Output", "output", "right rate-out"),
-        spentColumn,
+        {
+          ...spentColumn,
+          // Requests without a price have no known cost, which is not a cost of 0.
+          cell: ({ priced, usage: { spent_usd: spent } }) => amount(!priced && Number(spent) === 0 ? null : spent),
+        },
         figures("Requests", ({ usage }) => shortCount(usage.requests), { sort: "requests", class: "right wide-only" }),
         { ...lastUsedColumn, class: "right wide-only widest-only" },
       ],
@@ -203,7 +211,7 @@ type Tier = PriceJson["tiers"][number];
 function tierTable(tier: Tier, several: boolean, mode: string): View {
   const { from_prompt_tokens: from, gateway_usd_per_million: charged, official_usd_per_million: official } = tier;
   const { input, output } = charged;
-  const beyond = mode === "marginal" ? ", for the tokens from there on" : "";
+  const beyond = mode === "marginal" && from > 0 ? ", for the tokens from there on and the whole output" : "";
   return dataTable({
     key: from,
     caption: several ? `From ${count(from)} prompt tokens${beyond}` : "Rates",

@@ -56,7 +56,13 @@ export const teamDetailsSchema = teamWithKeysSchema.extend({
 });
 export type TeamDetailsJson = Shape<typeof teamDetailsSchema>;
 
-const listedModelSchema = z.strictObject({ model: text, group: textOrNull, priced: z.boolean(), usage });
+const listedModelSchema = z.strictObject({
+  model: text.meta({ description: "Name as requests state it." }),
+  group: textOrNull,
+  priced: z.boolean(),
+  priced_as: textOrNull.meta({ description: "Id of the model in the price files that the name finds; null if none." }),
+  usage,
+});
 export type ListedModelJson = Shape<typeof listedModelSchema>;
 export const modelDetailsSchema = listedModelSchema.extend({
   budgets: z.array(rankedStandingSchema).meta({

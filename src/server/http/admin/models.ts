@@ -79,6 +79,7 @@ function listedModelJson(
     model,
     group: group ?? known?.group ?? null,
     priced: isPriced || (known !== undefined && known.price !== null),
+    priced_as: known?.id ?? null,
     usage: usageJson(usage),
   };
 }
