@@ -83,9 +83,8 @@ export function buildCatalogue(
     catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, ...common, digest }),
     // Computed on demand, because finding the positions of values takes ten times as long as reading the values.
     get origins() {
-      origins ??= originsOf(fallback === null ? resolved : [...resolved, fallback], statements.changes, [
-        ...terms.groups.keys(),
-      ]);
+      const stated = fallback === null ? resolved : [...resolved, fallback];
+      origins ??= originsOf(stated, statements.changes, terms.groups);
       return origins;
     },
   };
@@ -347,7 +346,7 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, ModelHistor
 }
 
 /** Returns the origins, which explain the prices to people. */
-function originsOf(resolved: readonly Resolved[], changes: readonly Change[], groups: readonly string[]): Origins {
+function originsOf(resolved: readonly Resolved[], changes: readonly Change[], groups: Terms["groups"]): Origins {
   const models = resolved.map(({ statement, levels }): [string, ModelOrigin] => [
     statement.id,
     { ...statement, levels },
@@ -430,6 +429,6 @@ export interface Origins {
   readonly models: ReadonlyMap<string, ModelOrigin>;
   /** All changes of models, in the order of the files. */
   readonly changes: readonly Change[];
-  /** Names of all groups. */
-  readonly groups: readonly string[];
+  /** Statements of each group, in the order of their layers. */
+  readonly groups: ReadonlyMap<string, readonly Level[]>;
 }

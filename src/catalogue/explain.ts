@@ -1,6 +1,7 @@
 import type {
   Catalogue,
   ChangeExplanation,
+  EmptyGroup,
   FileLocation,
   PlacedRule,
   PriceEntry,
@@ -17,7 +18,6 @@ import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
 import { countsTokens, traitPlaces } from "./resolve.ts";
-import { instantOf } from "./validity.ts";
 
 export interface Loaded {
   readonly catalogue: Catalogue;
@@ -82,9 +82,8 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
  * day of a later change. Rates of 0 do not count.
  */
 export function unlikelyRates({ catalogue, origins }: Loaded, at: number): readonly UnlikelyRates[] {
-  const days = origins.changes.flatMap(({ stated: { from } }) => (from === undefined ? [] : [instantOf(from)]));
   const found = { low: new Set<string>(), high: new Set<string>() };
-  for (const instant of new Set([at, ...days.filter((day) => day > at)])) {
+  for (const instant of instantsFrom(at, origins)) {
     for (const { id, price } of catalogue.list(instant)) {
       const [tier] = price?.version.tiers ?? [];
       for (const name of tier === undefined ? [] : (["input", "output"] as const)) {
@@ -96,6 +95,22 @@ export function unlikelyRates({ catalogue, origins }: Loaded, at: number): reado
     }
   }
   return (["low", "high"] as const).flatMap((are) => (found[are].size === 0 ? [] : [{ are, models: [...found[are]] }]));
+}
+
+/** Returns the groups that only the user's files state and that no model is in, at an instant or later. */
+export function emptyGroups({ catalogue, origins }: Loaded, at: number): readonly EmptyGroup[] {
+  const used = new Set(
+    instantsFrom(at, origins).flatMap((instant) => catalogue.list(instant).map(({ group }) => group)),
+  );
+  return [...origins.groups].flatMap(([group, [first]]) =>
+    first === undefined || first.block.layer === 0 || used.has(group) ? [] : [{ group, place: first.block.place() }],
+  );
+}
+
+/** Returns an instant and the beginnings of later changes. */
+function instantsFrom(at: number, { changes }: Origins): number[] {
+  const starts = changes.flatMap(({ start }) => (start > at ? [start] : []));
+  return [...new Set([at, ...starts])];
 }
 
 /** A gateway's rate is unlikely below one part in `lowest` of the official rate, and above `highest` times that rate. */

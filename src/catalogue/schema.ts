@@ -91,7 +91,10 @@ const optionalRates = Object.fromEntries(tokenClasses.map((name) => [name, rate.
   z.ZodOptional<typeof rate>
 >;
 const officialRates = block({ ...optionalRates, input: rate, output: rate });
-const gatewayRates = block(optionalRates);
+const gatewayRates = block(
+  optionalRates,
+  adviceFor(["fraction", "minimum", "fees"], "write it next to this block of rates, or in a group"),
+);
 
 const tier = block({
   from_prompt_tokens: tokens.describe("Smallest prompt of this tier; 200001 for a price above 200k tokens."),

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { pricesJson } from "../reporting/prices.ts";
 import type { PricedModelJson } from "../reporting/shapes/prices.ts";
-import { explainChanges, unlikelyRates } from "../catalogue/explain.ts";
+import { emptyGroups, explainChanges, unlikelyRates } from "../catalogue/explain.ts";
 import { ignoredIn } from "../catalogue/load.ts";
 import type { ChangeExplanation } from "../ports/catalogue.ts";
 import { loadPrices } from "./price-files.ts";
@@ -28,22 +28,26 @@ export const commands = [
         models: loading.ok ? loading.catalogue.list(clock.now()).length : null,
         changes: loading.ok ? explainChanges(loading, clock.now()) : [],
         unlikely: loading.ok ? unlikelyRates(loading, clock.now()) : [],
+        empty: loading.ok ? emptyGroups(loading, clock.now()) : [],
         ignored: checked === null ? [] : (await ignoredIn(checked)).map((name) => join(checked, name)),
         faults: loading.ok ? [] : loading.faults,
       };
     },
-    json: ({ isValid, models, changes, unlikely, ignored, faults }) => ({
+    json: ({ isValid, models, changes, unlikely, empty, ignored, faults }) => ({
       ok: isValid,
       models,
       changes: changes.map(changeJson),
       unlikely_rates: unlikely,
+      empty_groups: empty.map(({ group, place }) => ({ group, ...place })),
       ignored,
       faults,
     }),
-    print: (io, { isValid, models, changes, unlikely, ignored, faults }) => {
+    print: (io, { isValid, models, changes, unlikely, empty, ignored, faults }) => {
       for (const change of changes) for (const line of changeLines(change)) printLine(io, line);
       for (const { are, models: of } of unlikely)
         printLine(io, `check the rates of ${listed(of)}: ${unlikelyWords[are]}`);
+      for (const { group, place } of empty)
+        printLine(io, `${place.file}:${place.line}: no model is in group "${group}", so it has no effect`);
       for (const file of ignored) printLine(io, `${file}: ignored, because its name does not end with .yaml or .yml`);
       if (isValid) printLine(io, `${models} models, no fault`);
       for (const fault of faults) printLine(io, fault);

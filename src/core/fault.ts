@@ -85,6 +85,8 @@ export function unknownFields(
   const begun = (name: string) => known.find((other) => name.length > 2 && other.startsWith(name));
   return unknown
     .map((name) => {
+      const glued = known.find((other) => name.startsWith(`${other}:`));
+      if (glued !== undefined) return `unknown field ${JSON.stringify(name)}; write a space after "${glued}:"`;
       const meant = begun(name);
       const instead = Object.hasOwn(advice, name) ? advice[name] : meant && `did you mean "${meant}"?`;
       return `unknown field "${name}"; ${instead ?? suggest(name, known)}`;

@@ -97,7 +97,9 @@ function readWithPositions<S extends z.ZodType>(
   const faultAt = (path: Path, message: string): Fault => at(offsetOf(document, path, "value"), message);
   const faultAtKey = (path: Path, message: string): Fault => at(offsetOf(document, path, "key"), message);
   const syntax = [...document.errors, ...document.warnings];
-  const faults = syntax.map(({ code, message, pos: [offset] }) =>
+  // Later syntax errors are mostly consequences of the first one.
+  const [first] = syntax.filter(({ code }) => code !== "DUPLICATE_KEY").sort((a, b) => a.pos[0] - b.pos[0]);
+  const faults = (first ? [first] : syntax).map(({ code, message, pos: [offset] }) =>
     at(offset, code === "DUPLICATE_KEY" ? statedTwice(document, offset) : syntaxMessage(code, message, noun)),
   );
   const readable = syntax.every(({ code }) => code === "DUPLICATE_KEY");
@@ -200,6 +202,8 @@ function statedTwice(document: Document, offset: number): string {
 
 function syntaxMessage(code: string, message: string, noun: string): string {
   if (code === "MULTIPLE_DOCS") return `${noun} must contain one document; remove the \`---\` between them`;
+  // The name of a pattern, such as *-mini.
+  if (code === "BAD_ALIAS") return "not YAML: write a name that begins with * in quotes";
   return `not YAML: ${message}`;
 }
 

@@ -196,6 +196,12 @@ export interface ChangeExplanation {
   readonly standardOnly: readonly string[];
 }
 
+/** Group of the user's files without a model, so that what it states has no effect. */
+export interface EmptyGroup {
+  readonly group: string;
+  readonly place: FileLocation;
+}
+
 /** Models whose gateway rates are far from the official ones, so that a unit may be wrong. */
 export interface UnlikelyRates {
   readonly are: "low" | "high";

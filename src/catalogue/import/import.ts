@@ -31,7 +31,7 @@ export function importPrices(
   if (!built.ok) return refused(built.faults.map(formatFault));
   const read = readTables(params, familiesOf(built.origins));
   if (!read.ok) return read;
-  const groups = built.origins.groups;
+  const groups = [...built.origins.groups.keys()];
   const wantsModel = (id: string) =>
     params.models === null || params.models.some((pattern) => matchesPattern(pattern, id));
   const source = (names: readonly string[]) => `price list of ${names.join(" and ")}, read ${params.today}`;

@@ -280,6 +280,16 @@ describe("a change with a fault is reported at the value, with what to write:", 
       'unknown field "gateway"; write it under `change`, or under `prices` of a whole model',
     ],
     [
+      "a fraction among rates",
+      changeOf("gpt-4o", `${dated}, gateway: { ¶fraction: "1" }`),
+      'unknown field "fraction"; write it next to this block of rates, or in a group',
+    ],
+    [
+      "a pattern without quotes, once",
+      "models:\n  *-mini¶: { change: { group: half } }\n",
+      "not YAML: write a name that begins with * in quotes",
+    ],
+    [
       "a change of a group",
       'groups: { half: { ¶change: { fraction: "1" } } }',
       'unknown field "change"; write its fields here, without `change`',

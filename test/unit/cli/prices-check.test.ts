@@ -101,6 +101,18 @@ describe("prices check", () => {
     expect(JSON.parse(facts)).toMatchObject({ unlikely_rates: words === null ? [] : [{ are, models: [model] }] });
   });
 
+  it("names groups that have no model on this day or later", async () => {
+    const { code, stdout } = await check(`groups:
+  later: { fraction: "0.5" }
+  unused: { minimum: { usd: "0.005" } }
+models: { own-b: { change: { from: 2030-01-01, group: later } } }
+`);
+    expect({ code, empty: stdout.match(/.*no effect$/gm) }).toEqual({
+      code: 0,
+      empty: ['changes.yaml:3: no model is in group "unused", so it has no effect'],
+    });
+  });
+
   it("names files that it ignores, but not hidden ones", async () => {
     for (const name of ["gateway.json", ".hidden", "more.yml"]) writeFileSync(join(farebox.folder, name), "{}");
     const { code, stdout } = await check("");

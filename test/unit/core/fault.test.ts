@@ -108,12 +108,17 @@ describe("a mistyped name", () => {
   });
 
   it("of a field that belongs elsewhere, or that begins a known field, has advice", () => {
-    expect(unknownFields(["toString", "rate", "min", "mi"], ["minimum"], { rate: "write it under `gateway`" })).toBe(
+    expect(
+      unknownFields(["toString", "rate", "min", "mi", 'minimum:"1"'], ["minimum"], {
+        rate: "write it under `gateway`",
+      }),
+    ).toBe(
       [
         'unknown field "toString"; valid names are minimum',
         'unknown field "rate"; write it under `gateway`',
         'unknown field "min"; did you mean "minimum"?',
         'unknown field "mi"; valid names are minimum',
+        'unknown field "minimum:\\"1\\""; write a space after "minimum:"',
       ].join("\n"),
     );
   });
