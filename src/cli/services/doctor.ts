@@ -262,12 +262,27 @@ function unreachableAdvice(failure: WholeFailure): string {
 }
 
 async function examinePrices(settings: Settings, clock: Clock): Promise<Findings> {
-  const [{ loadCatalogue }, { formatFault }] = await Promise.all([
+  const [{ loadCatalogue, readPriceFolder }, { formatFault }] = await Promise.all([
     import("../../catalogue/load.ts"),
     import("../../core/fault.ts"),
   ]);
   const loaded = await loadCatalogue(priceFolders(settings.pricing));
-  if (loaded.ok) return judgePrices(loaded.catalogue, settings.pricing.preset, clock.now());
+  const { folder, preset } = settings.pricing;
+  if (loaded.ok) {
+    const isEmpty = folder !== null && (await readPriceFolder(folder, folder)).texts.length === 0;
+    return [
+      judgePrices(loaded.catalogue, preset, clock.now()),
+      ...(isEmpty
+        ? [
+            warning(
+              "prices",
+              `no file in ${folder} ends with .yaml or .yml`,
+              "add or rename files, or unset FAREBOX_PRICING",
+            ),
+          ]
+        : []),
+    ];
+  }
   return loaded.faults.map((fault) =>
     failed("prices", formatFault(fault), "fix the file, then run farebox prices check"),
   );

@@ -430,6 +430,19 @@ it("doctor reports faults of the price files", async () => {
   expect(of("prices")[0]).toMatchObject({ status: "failed", message: expect.stringContaining("mine.yaml") });
 });
 
+it("doctor warns of a folder whose files are not price files", async () => {
+  const pricing = join(h.folder, "prices");
+  mkdirSync(pricing);
+  writeFileSync(join(pricing, "mine.json"), "{}");
+  const { of } = await doctor("--pricing", pricing);
+  expect(of("prices")[1]).toMatchObject({
+    status: "warning",
+    message: `no file in ${pricing} ends with .yaml or .yml`,
+  });
+  writeFileSync(join(pricing, "mine.yml"), "{}");
+  expect((await doctor("--pricing", pricing)).of("prices")).toHaveLength(1);
+});
+
 it("doctor reports whether the port is free, or farebox or another program listens on it", async () => {
   const port = await freePort();
   const other = createServer();
