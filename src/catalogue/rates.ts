@@ -1,6 +1,6 @@
 import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
 import type { Rates } from "../core/price.ts";
-import { parentClass, statedClass, tokenClasses, type TokenClass } from "../core/usage.ts";
+import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { Effect } from "./effects.ts";
 import type { Block, Decided } from "./read.ts";
@@ -66,7 +66,13 @@ type RateFault =
  * one.
  */
 export function listRates(official: DecidedRates): Rates {
-  return fill((name) => rateOf(official[statedClass(name, official)]?.value));
+  const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
+  for (const name of tokenClasses) {
+    const parent = parentClass[name];
+    const inherited = official[name] === undefined && parent !== null ? rates[parent] : undefined;
+    rates[name] = inherited ?? rateOf(official[name]?.value);
+  }
+  return rates as Rates;
 }
 
 /**
