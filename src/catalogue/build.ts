@@ -2,7 +2,7 @@ import { ceilingPrice } from "../core/price.ts";
 import { tokenClasses } from "../core/usage.ts";
 import { contentId } from "../wire/content-id.ts";
 import type { Path } from "../ports/yaml.ts";
-import { blockOf, readPriceFile, type Block, type ParsedPriceFile } from "./read.ts";
+import { Block, readPriceFile, type ParsedPriceFile } from "./read.ts";
 import { catalogueOf, type CatalogueData, type LoadedCatalogue } from "./catalogue.ts";
 import { formatFault, suggest, type Fault, type OrFaults } from "../core/fault.ts";
 import { changesByModel, changesIn, isChange, reportEmpty, reportWithoutPrice, type Change } from "./changes.ts";
@@ -41,7 +41,7 @@ export function buildCatalogue(
   const read = layers.map((files) => files.map(({ name, text }) => readPriceFile(name, text)));
   const faults = [...unreadable, ...read.flat().flatMap((file) => file.faults)];
   const report = (fault: Fault) => faults.push(fault);
-  const blockIn: BlockIn = (file, layer, path) => blockOf({ file, layer, path }, report);
+  const blockIn: BlockIn = (file, layer, path) => new Block(file, layer, path, report);
 
   const terms = termsOf(read, blockIn, unreadable.length === 0);
   const statements = statementsOf(read, blockIn);
@@ -52,7 +52,7 @@ export function buildCatalogue(
     return { id: statement.id, aliases: aliases.map(({ alias }) => alias) };
   });
   const changes = changesByModel(statements.changes, known, unreadable.length === 0 && statements.isComplete);
-  const resolvedOf = (statement: Statement): Resolved => {
+  const resolvedOf = (statement: ModelStatement): Resolved => {
     const own = (changes.get(statement.id) ?? []).filter((change) => change.block.layer >= statement.block.layer);
     const levels = levelsOf(statement, own, terms);
     const spans = resolveModel(statement, levels);
@@ -70,7 +70,7 @@ export function buildCatalogue(
   const resolved = models.map(resolvedOf);
   const byName = namesOf(resolved);
   const fallback = statements.fallback && resolvedOf(statements.fallback);
-  const routes = routesOf(read, (file, key) => blockOf({ file, layer: 0, path: ["routes", key] }, report));
+  const routes = routesOf(read, (file, key) => blockIn(file, 0, ["routes", key]));
   reportEffects(statements, changes, terms);
   if (faults.length > 0) return { ok: false, faults: inOrder(faults, read.flat()) };
 
@@ -146,7 +146,7 @@ function reportEffects(
     const fraction = stated.fraction === undefined ? null : { text: stated.fraction, block: block.at("fraction") };
     effect.report(fraction, isWhole);
   }
-  const covered = new Map<Change, Statement[]>();
+  const covered = new Map<Change, ModelStatement[]>();
   for (const statement of models.values()) {
     for (const change of byModel.get(statement.id) ?? [])
       if (change.block.layer >= statement.block.layer) covered.set(change, [...(covered.get(change) ?? []), statement]);
@@ -163,7 +163,7 @@ function reportEffects(
  * change the model. A group counts in the layer that assigns the model to it, if that is the later one. A group that a
  * change assigns precedes the model.
  */
-function levelsOf(statement: Statement, changes: readonly Change[], terms: Terms): LevelsInTime {
+function levelsOf(statement: ModelStatement, changes: readonly Change[], terms: Terms): LevelsInTime {
   const startsOf = (each: readonly Change[]) =>
     new Set(each.flatMap(({ start, end }) => [start, end]).filter((instant) => Number.isFinite(instant)));
   const known = new Map<string, ModelLevels>();
@@ -180,7 +180,7 @@ function levelsOf(statement: Statement, changes: readonly Change[], terms: Terms
   };
 }
 
-function levelsWith(statement: Statement, changes: readonly Change[], terms: Terms): ModelLevels {
+function levelsWith(statement: ModelStatement, changes: readonly Change[], terms: Terms): ModelLevels {
   const { id, model, block } = statement;
   const assignment = changes.findLast(({ stated }) => stated.group !== undefined);
   assignment?.effect.apply("group", id);
@@ -230,13 +230,9 @@ function groupLevels(name: string | null, assigned: Block, terms: Terms): readon
   return levels.every(({ block }) => block.isReliable("fraction")) ? levels : [...levels, unknown];
 }
 
-interface Statement extends ModelStatement {
-  readonly file: string;
-}
-
 interface Statements {
-  readonly models: ReadonlyMap<string, Statement>;
-  readonly fallback: Statement | null;
+  readonly models: ReadonlyMap<string, ModelStatement>;
+  readonly fallback: ModelStatement | null;
   readonly changes: readonly Change[];
   /** True if all models are known, because no statement of a model was removed because of a fault. */
   readonly isComplete: boolean;
@@ -247,22 +243,21 @@ interface Statements {
  * occurs once.
  */
 function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: BlockIn): Statements {
-  const models = new Map<string, Statement>();
+  const models = new Map<string, ModelStatement>();
   const changes: Change[] = [];
-  let fallback: Statement | null = null;
+  let fallback: ModelStatement | null = null;
   let isComplete = true;
   eachFile(layers, (file, layer) => {
     const { value } = file;
     const root = blockIn(file, layer, []);
     isComplete &&= root.isReliable("models") && file.removedIn(["models"]).length === 0;
-    const statementOf = (id: string, provider: string, path: Path, model: ModelStatement["model"]): Statement => ({
+    const statementOf = (id: string, provider: string, path: Path, model: ModelStatement["model"]): ModelStatement => ({
       id,
       provider,
       model,
       defaults: value.defaults ?? {},
       block: root.at(...path),
       defaultsBlock: root.at("defaults"),
-      file: file.name,
     });
     const stated = Object.entries(value.models ?? {}).filter(([id, model]) => {
       const block = root.at("models", id);
@@ -282,12 +277,12 @@ function statementsOf(layers: readonly (readonly ParsedPriceFile[])[], blockIn: 
       if (id === ceilingPrice)
         statement.block.report(`"${ceilingPrice}" is reserved for the price of unknown models; use another id`);
       if (other?.block.layer === layer)
-        statement.block.report(`model "${id}" is already in ${other.file}; keep one of them`);
+        statement.block.report(`model "${id}" is already in ${other.block.place().file}; keep one of them`);
       models.set(id, statement);
     }
     if (value.default === undefined) return;
     if (fallback?.block.layer === layer && value.default !== null) {
-      root.at("default").report(`a default is already in ${fallback.file}; keep one of them`);
+      root.at("default").report(`a default is already in ${fallback.block.place().file}; keep one of them`);
     }
     fallback = value.default === null ? null : statementOf(ceilingPrice, ceilingPrice, ["default"], value.default);
   });
@@ -300,7 +295,7 @@ interface Alias {
 }
 
 /** Returns the aliases of a model: those of its statement, and those that changes add. */
-function aliasesOf({ model, block }: Statement, changes: readonly Change[]): readonly Alias[] {
+function aliasesOf({ model, block }: ModelStatement, changes: readonly Change[]): readonly Alias[] {
   const stated = [
     { aliases: model.aliases, block },
     ...changes.map((change) => ({ aliases: change.stated.aliases, block: change.block })),
@@ -314,7 +309,7 @@ function aliasesOf({ model, block }: Statement, changes: readonly Change[]): rea
 }
 
 interface Resolved {
-  readonly statement: Statement;
+  readonly statement: ModelStatement;
   readonly levels: LevelsInTime;
   readonly aliases: readonly Alias[];
   readonly entry: ModelHistory;

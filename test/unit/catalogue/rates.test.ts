@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { Effect } from "../../../src/catalogue/effects.ts";
-import type { Block, Decided } from "../../../src/catalogue/read.ts";
+import { Block, readPriceFile, type Decided } from "../../../src/catalogue/read.ts";
 import { chargedRates, chargedUsd, listRates, rateOf, type Fraction } from "../../../src/catalogue/rates.ts";
 import {
   formatRate,
@@ -19,14 +19,7 @@ const fraction = fc
   .map((value) => formatRate(value as PicoUsdPerToken));
 
 const reports: string[] = [];
-const block: Block = {
-  layer: 0,
-  at: () => block,
-  isReliable: () => true,
-  isWhole: () => true,
-  report: (message) => reports.push(message),
-  place: () => ({ file: "a.yaml", line: 1 }),
-};
+const block = new Block(readPriceFile("a.yaml", ""), 0, [], ({ message }) => reports.push(message));
 
 function decided(value: string): Decided<string> {
   return { value, block };
