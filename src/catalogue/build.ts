@@ -140,22 +140,13 @@ function reportEffects(
   { gateways, groups }: Terms,
 ): void {
   const isWhole = (id: string) => models.get(id)?.block.isWhole() ?? true;
-  for (const level of [...changes, ...gateways, ...[...groups.values()].flat()]) {
-    if (level === undefined) continue;
-    const { stated, block, effect } = level;
-    const fraction = stated.fraction === undefined ? null : { text: stated.fraction, block: block.at("fraction") };
-    effect.report(fraction, isWhole);
-  }
-  const covered = new Map<Change, ModelStatement[]>();
-  for (const statement of models.values()) {
-    for (const change of byModel.get(statement.id) ?? [])
-      if (change.block.layer >= statement.block.layer) covered.set(change, [...(covered.get(change) ?? []), statement]);
-  }
-  for (const [change, statements] of covered)
-    reportWithoutPrice(
-      change,
-      statements.every(({ block }) => block.isWhole()),
+  for (const level of [...changes, ...gateways, ...[...groups.values()].flat()]) level?.effect.report(isWhole);
+  for (const change of changes) {
+    const covered = [...models.values()].filter(
+      ({ id, block }) => change.block.layer >= block.layer && byModel.get(id)?.includes(change),
     );
+    if (covered.length > 0 && covered.every(({ block }) => block.isWhole())) reportWithoutPrice(change);
+  }
 }
 
 /**

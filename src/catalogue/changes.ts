@@ -1,17 +1,12 @@
 import { nearest } from "../core/fault.ts";
+import type { Path } from "../ports/yaml.ts";
 import { matchesPattern } from "../core/keys.ts";
 import { bareName, baseName, fold } from "../core/model-names.ts";
 import { Effect } from "./effects.ts";
 import { priceFields, type Level } from "./levels.ts";
 import type { Block } from "./read.ts";
 import { cacheClasses, cacheWords } from "./rates.ts";
-import {
-  changedTraitNames,
-  type StatedChange,
-  type StatedModel,
-  type StatedTerms,
-  type StatedTraits,
-} from "./schema.ts";
+import { changedTraitNames, type StatedChange, type StatedModel, type StatedTraits } from "./schema.ts";
 import { instantOf } from "./validity.ts";
 
 /** A change of single fields of a model, or of all models that a pattern matches. */
@@ -121,23 +116,16 @@ function changeOf(models: string, stated: StatedChange, block: Block): Change {
 }
 
 /**
- * Reports blocks that state nothing, which are forgotten or mistaken. An empty minimum would remove the minimum of a
- * lower level.
+ * Reports a block that states nothing, and such blocks within it, which are forgotten or mistaken. An empty minimum would
+ * remove the minimum of a lower level. `advice`: what to write instead.
  */
-export function reportEmpty(stated: StatedTerms | StatedChange, block: Block): void {
-  const isEmpty = (value: unknown) =>
-    typeof value === "object" && value !== null && Object.values(value).every((each) => each === undefined);
-  if (isEmpty(stated) && block.isWhole()) block.report("states nothing; write a field, or leave it out");
-  for (const [field, value] of Object.entries(stated)) {
-    const here = block.at(field);
-    if (!here.isWhole()) continue;
-    if (field === "minimum" && isEmpty(value)) here.report("states nothing; write tokens, usd or both");
-    else if (field === "max_output_field" || Array.isArray(value)) continue;
-    else if (isEmpty(value)) here.report(`states nothing; write a field, or leave "${field}" out`);
-    else if (field === "fees" || field === "service_tiers") {
-      for (const [name, part] of Object.entries(value as object))
-        if (isEmpty(part)) here.at(name).report(`states nothing; write a field, or leave "${name}" out`);
-    }
+export function reportEmpty(stated: object, block: Block, advice = "write a field, or leave it out"): void {
+  if (Object.keys(stated).length === 0 && block.isWhole()) block.report(`states nothing; ${advice}`);
+  for (const [field, value] of Object.entries(stated) as readonly [string, unknown][]) {
+    // An empty max_output_field states that no field limits the output.
+    if (typeof value !== "object" || value === null || Array.isArray(value) || field === "max_output_field") continue;
+    const what = field === "minimum" ? "write tokens, usd or both" : `write a field, or leave "${field}" out`;
+    reportEmpty(value, block.at(field), what);
   }
 }
 
@@ -148,6 +136,7 @@ function reportTiers(tiers: StatedChange["tiers"], block: Block): void {
   for (const [index, tier] of ((tiers ?? []) as readonly (StatedTierChange | undefined)[]).entries()) {
     const here = block.at(index);
     if (tier === undefined || !here.isWhole()) continue;
+    reportEmpty(tier, here);
     const { from_prompt_tokens: start, official, gateway, remove } = tier;
     if (starts.has(start)) here.at("from_prompt_tokens").report(`is ${start} for a second time; keep one of them`);
     starts.add(start);
@@ -160,14 +149,11 @@ function reportTiers(tiers: StatedChange["tiers"], block: Block): void {
 
 type StatedTierChange = NonNullable<StatedChange["tiers"]>[number];
 
-/** Reports a change of prices for models that have none at its time, unless a fault may have removed a price. */
-export function reportWithoutPrice(
-  { block, stated, effect, models, isPattern, statesAmount }: Change,
-  isWhole: boolean,
-): void {
+/** Reports a change of prices for models that have none at its time. */
+export function reportWithoutPrice({ block, stated, effect, models, isPattern, statesAmount }: Change): void {
   const { from, until } = stated;
   const isFaulty = from === undefined || (until !== undefined && until <= from);
-  if (!statesAmount || effect.meetsPrice || !isWhole || isFaulty) return;
+  if (!statesAmount || effect.meetsPrice || isFaulty) return;
   const time = until === undefined ? `from ${from}` : `from ${from} until ${until}`;
   const which = isPattern ? `a model that "${models}" matches` : `"${models}"`;
   block.report(`no price of ${which} is in force ${time}; write other days, or state the model as a whole`);
@@ -250,11 +236,13 @@ function reportTwice(id: string, applied: readonly Change[], index: number, repo
     const isSame =
       other.block.layer === change.block.layer && rankOf(other) === rankOf(change) && other.start === change.start;
     if (!isSame) continue;
-    const before = figuresOf(other.stated, other.block);
-    for (const { name, value, block } of figuresOf(change.stated, change.block)) {
-      const clash = before.find((figure) => figure.name === name || clashes(figure, { name, value }));
+    const before = figuresOf(other.stated);
+    for (const figure of figuresOf(change.stated)) {
+      const { name } = figure;
+      const clash = before.find((each) => each.name === name || replaces(each, figure) || replaces(figure, each));
       if (clash === undefined) continue;
-      const first = clash.block.place();
+      const block = change.block.at(...figure.path);
+      const first = other.block.at(...clash.path).place();
       const { file, line } = block.place();
       const position = `${file}:${line}:${name}`;
       if (reported.has(position)) continue;
@@ -270,27 +258,23 @@ function reportTwice(id: string, applied: readonly Change[], index: number, repo
   }
 }
 
-/** Returns true if the order of two changes from one day would decide whether an amount counts. */
-function clashes(a: NamedFigure, b: NamedFigure): boolean {
-  return replaces(a, b) || replaces(b, a);
-}
-
-/** Returns true if a figure removes another one of a lower level, as `decidePrice` does. */
-function replaces({ name }: NamedFigure, other: NamedFigure): boolean {
+/**
+ * Returns true if a figure removes another one of a lower level, as `decidePrice` does, so that the order of two changes
+ * from one day would decide whether an amount counts.
+ */
+function replaces({ name }: Figure, other: Figure): boolean {
   const isTerm = (each: string) => cacheClasses.some((term) => term === each);
   if (name === "fraction")
     return /(^|\.)gateway(\.|$)/.test(other.name) || (isTerm(other.name) && !cacheWords.has(other.value));
   return isTerm(name) && other.name.endsWith(`gateway.${name}`);
 }
 
-interface NamedFigure {
+interface Figure {
   /** Such as "gateway.input". */
   readonly name: string;
   readonly value: unknown;
-}
-
-interface Figure extends NamedFigure {
-  readonly block: Block;
+  /** Path of the figure within its change. */
+  readonly path: Path;
 }
 
 /** Fields of a change that are not figures, or whose parts are one figure. */
@@ -298,20 +282,21 @@ const notFigures = new Set(["from", "until", "source", "aliases"]);
 const wholeFigures = new Set(["minimum", "image_tokens", "max_output_field"]);
 
 /** Returns each figure of a change. A tier is one figure. */
-function figuresOf(stated: object, block: Block, within = ""): Figure[] {
+export function figuresOf(stated: object, within: readonly string[] = []): Figure[] {
   return Object.entries(stated).flatMap(([field, value]: [string, unknown]): Figure[] => {
     if (value === undefined || notFigures.has(field)) return [];
-    const name = `${within}${field}`;
-    const here = block.at(field);
+    const path = [...within, field];
+    const name = path.join(".");
     if (Array.isArray(value)) {
-      return (value as readonly (StatedTierChange | undefined)[]).flatMap((tier, index) =>
-        tier === undefined
+      return (value as readonly (StatedTierChange | undefined)[]).flatMap((tier, index) => {
+        const from = tier?.from_prompt_tokens;
+        return tier === undefined
           ? []
-          : [{ name: `${name}.${tier.from_prompt_tokens}`, value: tier, block: here.at(index, "from_prompt_tokens") }],
-      );
+          : [{ name: `${name}.${from}`, value: tier, path: [...path, index, "from_prompt_tokens"] }];
+      });
     }
     return typeof value === "object" && value !== null && !wholeFigures.has(field)
-      ? figuresOf(value, here, `${name}.`)
-      : [{ name, value, block: here }];
+      ? figuresOf(value, path)
+      : [{ name, value, path }];
   });
 }

@@ -1,4 +1,4 @@
-import type { Block } from "./read.ts";
+import type { Block, Decided } from "./read.ts";
 
 /**
  * What a statement about many models changed. A part of a statement that changes no model at any time is a fault,
@@ -12,18 +12,10 @@ export class Effect {
     string,
     { readonly block: Block; readonly message: string; readonly models: Set<string> }
   >();
-  readonly #inexact = { amount: "", models: new Set<string>() };
-  #meetsPrice = false;
-
+  readonly #inexact = new Set<string>();
+  #reportInexact = () => {};
   /** True if a price of a model that the statement covers was in force at any time of the statement. */
-  get meetsPrice(): boolean {
-    return this.#meetsPrice;
-  }
-
-  /** Records that a price was in force at a time of the statement. */
-  meetPrice(): void {
-    this.#meetsPrice = true;
-  }
+  meetsPrice = false;
 
   /** Records that a part of the statement applies to a model. */
   apply(part: string, model: string): void {
@@ -38,10 +30,14 @@ export class Effect {
     this.#missed.set(part, missed);
   }
 
-  /** Records that the statement's fraction of a rate of an earlier layer cannot be represented exactly. */
-  missExactly(amount: string, model: string): void {
-    this.#inexact.amount ||= amount;
-    this.#inexact.models.add(model);
+  /** Records that the statement's fraction of an amount of an earlier layer cannot be represented exactly. */
+  missExactly({ value, block }: Decided<string>, amount: string, model: string): void {
+    if (this.#inexact.size === 0)
+      this.#reportInexact = () => {
+        const which = this.#inexact.size === 1 ? model : `${this.#inexact.size} models, the first is ${model}`;
+        block.report(`${value} of ${amount} cannot be represented exactly (${which}); state a rate or another share`);
+      };
+    this.#inexact.add(model);
   }
 
   /**
@@ -49,19 +45,13 @@ export class Effect {
    * inner one counts. `isWhole`: returns false for a model of which a fault removed a part; a part that does not fit such
    * a model may be right.
    */
-  report(fraction: { readonly text: string; readonly block: Block } | null, isWhole: (model: string) => boolean): void {
+  report(isWhole: (model: string) => boolean): void {
     const counted = [...this.#applied, ...this.#missed.keys()];
     for (const [part, { block, message, models }] of this.#missed) {
       const isInner = !this.#applied.has(part) && !counted.some((other) => other.startsWith(`${part}.`));
       if (isInner && [...models].every(isWhole)) block.report(message);
     }
-    const { amount, models } = this.#inexact;
-    if (fraction === null || models.size === 0) return;
-    const [first] = models;
-    const which = models.size === 1 ? first : `${models.size} models, the first is ${first}`;
-    fraction.block.report(
-      `${fraction.text} of ${amount} cannot be represented exactly (${which}); state a rate or another share`,
-    );
+    this.#reportInexact();
   }
 
   /** Ids of models that the statement covers and that a part of it does not fit, by part. */

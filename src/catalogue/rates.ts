@@ -158,8 +158,9 @@ export function reportUncharged(block: Block, assigned: ShareTerms["assigned"], 
 }
 
 /** Reports a fraction that is not exact: at the amount, or once at the fraction if a later layer states the fraction. */
-function reportInexact(amount: Decided<string>, { value, block, by, effect }: Fraction, model: string): void {
-  if (block.layer > amount.block.layer) effect.missExactly(amount.value, model);
+function reportInexact(amount: Decided<string>, fraction: Fraction, model: string): void {
+  const { value, block, by, effect } = fraction;
+  if (block.layer > amount.block.layer) effect.missExactly(fraction, amount.value, model);
   else
     amount.block.report(
       `${value} of ${amount.value} (${by}) cannot be represented exactly; state the rate under gateway`,

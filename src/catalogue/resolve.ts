@@ -71,7 +71,7 @@ export function resolveModel(statement: ModelStatement, levels: LevelsInTime): r
   for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
     const price = prices[index];
     const inForce = levels.at(validity.start);
-    for (const { effect } of inForce.changes) effect.meetPrice();
+    for (const { effect } of inForce.changes) effect.meetsPrice = true;
     if (price === undefined) continue;
     const version = versionOf(statement, { price, validity, block: block.at(index) }, inForce);
     if (version === undefined) continue;

@@ -28,7 +28,7 @@ function spansOf(model: string, taskType: string, { prices, levels, block }: Sta
   for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
     const price = prices[index];
     const inForce = levels.at(validity.start);
-    for (const { effect } of inForce.changes) effect.meetPrice();
+    for (const { effect } of inForce.changes) effect.meetsPrice = true;
     if (price === undefined) continue;
     const here = block.at(index);
     const version = versionOf(model, taskType, { price, validity, levels: inForce, block: here });

@@ -3,6 +3,7 @@ import { ceilingPrice } from "../../core/price.ts";
 import type { Catalogue } from "../../ports/catalogue.ts";
 import type { PriceDifference, PriceImport } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../build.ts";
+import { figuresOf } from "../changes.ts";
 import type { StatedChange, StatedModel, StatedPrice, StatedTraits } from "../schema.ts";
 import { instantOf } from "../validity.ts";
 import { amountsOn, changeTo, differences, entryOf, type Amounts } from "./difference.ts";
@@ -197,14 +198,9 @@ function alreadyChanged(id: string, from: string, change: StatedChange, origins:
   return undefined;
 }
 
-function namesOf({ official = {}, tiers, per_request, service_tiers = {}, fees = {} }: StatedChange): string[] {
-  return [
-    ...Object.keys(official).map((name) => `official.${name}`),
-    ...(tiers === undefined ? [] : ["tiers"]),
-    ...(per_request?.official === undefined ? [] : ["per_request.official"]),
-    ...Object.keys(service_tiers).map((name) => `service_tiers.${name}`),
-    ...Object.keys(fees).map((name) => `fees.${name}`),
-  ];
+/** Returns the names of the figures of a change. All tiers are one name, as are the parts of a fee or a service tier. */
+function namesOf(change: StatedChange): string[] {
+  return figuresOf(change).map(({ name }) => name.replace(/^(tiers|(?:fees|service_tiers)\.[^.]+)\..*/, "$1"));
 }
 
 /** Returns remarks on what the user should check in a change or in a new price. `now`: null for a new price. */

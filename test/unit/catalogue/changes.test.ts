@@ -96,6 +96,15 @@ describe("a change with a fault is reported at the value, with what to write:", 
       'states nothing; write a field, or leave "official" out',
     ],
     [
+      "rates without a class in a tier and in a service tier",
+      changeOf(
+        "gpt-4o",
+        `${dated}, tiers: [{ from_prompt_tokens: 200, ¶official: {} }], service_tiers: { flex: { ¶gateway: {} } }`,
+      ),
+      'states nothing; write a field, or leave "official" out',
+      'states nothing; write a field, or leave "gateway" out',
+    ],
+    [
       "a tier without rates",
       changeOf("gpt-4o", `${dated}, tiers: [¶{ from_prompt_tokens: 200 }]`),
       "states nothing; write official, gateway, or remove: true",
