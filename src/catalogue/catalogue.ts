@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { bareName, baseName, fold } from "../core/model-names.ts";
+import { baseName, fold, foldedForms } from "../core/model-names.ts";
 import { anyTaskType } from "../core/price.ts";
 import { matchRoute, type TaskRoute } from "../core/task-routes.ts";
 import type { TaskTimeLimits } from "../core/tasks.ts";
@@ -56,9 +56,8 @@ export function catalogueOf(data: CatalogueData): LoadedCatalogue {
     const base = baseName(text);
     const dated = base === undefined ? undefined : exactly(base);
     if (dated !== undefined) return dated;
-    const whole = fold(text);
-    for (const name of [whole, baseName(whole), bareName(whole), baseName(bareName(whole))]) {
-      const found = name === undefined ? undefined : byFolded.get(name);
+    for (const form of foldedForms(text)) {
+      const found = byFolded.get(form);
       if (found !== undefined) return found === "ambiguous" ? undefined : found;
     }
     return undefined;

@@ -1,7 +1,7 @@
 import { nearest } from "../core/fault.ts";
 import type { Path } from "../ports/yaml.ts";
 import { matchesPattern } from "../core/keys.ts";
-import { bareName, baseName, fold } from "../core/model-names.ts";
+import { fold, foldedForms } from "../core/model-names.ts";
 import { Effect } from "./effects.ts";
 import { priceFields, type Level } from "./levels.ts";
 import type { Block } from "./read.ts";
@@ -220,10 +220,8 @@ function unmatched({ models, isPattern }: Change, known: readonly NamedModel[]):
 
 /** Returns the id of a model of which a text is another name or another spelling. */
 function idOf(text: string, known: readonly NamedModel[]): string | undefined {
-  const bare = bareName(text);
-  for (const form of [text, baseName(text), bare, baseName(bare)]) {
-    const isNamed = (name: string) => form !== undefined && fold(name) === fold(form);
-    const found = known.find(({ id, aliases }) => isNamed(id) || aliases.some(isNamed));
+  for (const form of foldedForms(text)) {
+    const found = known.find(({ id, aliases }) => [id, ...aliases].some((name) => fold(name) === form));
     if (found !== undefined) return found.id;
   }
   return undefined;

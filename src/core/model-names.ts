@@ -10,6 +10,16 @@ export function fold(name: string): string {
 
 const ascii = /^[ -~]*$/;
 
+/**
+ * Returns the folded names that a text may spell, the most exact first: the text, then without its date or revision, then
+ * both without its provider.
+ */
+export function foldedForms(text: string): string[] {
+  const whole = fold(text);
+  const bare = bareName(whole);
+  return [whole, baseName(whole), bare, baseName(bare)].filter((form) => form !== undefined);
+}
+
 /** Returns a name without its provider: "gpt-4o" for "openai/gpt-4o". */
 export function bareName(name: string): string {
   return name.slice(name.lastIndexOf("/") + 1);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bareName, baseName, fold, withoutVariant } from "../../../src/core/model-names.ts";
+import { bareName, baseName, fold, foldedForms, withoutVariant } from "../../../src/core/model-names.ts";
 
 it.each([
   [" GPT-4o ", "gpt-4o"],
@@ -27,6 +27,13 @@ it.each([
   ["gpt-4o", undefined],
 ])("%j without its variant is %j", (name, base) => {
   expect(withoutVariant(name)).toBe(base);
+});
+
+it.each([
+  ["OpenAI/GPT-4o-Latest", ["openai/gpt-4o-latest", "openai/gpt-4o", "gpt-4o-latest", "gpt-4o"]],
+  ["openai/gpt-4o", ["openai/gpt-4o", "gpt-4o"]],
+])("%s may spell %j, in this order", (text, forms) => {
+  expect([...new Set(foldedForms(text))]).toEqual(forms);
 });
 
 describe("baseName", () => {
