@@ -60,8 +60,7 @@ export function buildCatalogue(
     const aliases = aliasesOf(statement, own);
     const names = aliases.map(({ alias }) => alias);
     return {
-      statement,
-      levels,
+      origin: { ...statement, levels },
       aliases,
       entry: { id: statement.id, aliases: names, spans, ...(tasks.length > 0 && { tasks }) },
     };
@@ -77,15 +76,14 @@ export function buildCatalogue(
   const entries = resolved.map(({ entry }) => entry);
   const common = { taskUnits: taskUnitsOf(read), taskTimeLimits: taskTimeLimitsOf(read), routes };
   const digest = digestOf(entries, fallback?.entry ?? null, common);
-  let origins: Origins | null = null;
+  const all = fallback === null ? resolved : [...resolved, fallback];
   return {
     ok: true,
     catalogue: catalogueOf({ entries, byName, fallback: fallback?.entry ?? null, ...common, digest }),
-    // Computed on demand, because finding the positions of values takes ten times as long as reading the values.
-    get origins() {
-      const stated = fallback === null ? resolved : [...resolved, fallback];
-      origins ??= originsOf(stated, statements.changes, terms.groups);
-      return origins;
+    origins: {
+      models: new Map(all.map(({ origin }) => [origin.id, origin])),
+      changes: statements.changes,
+      groups: terms.groups,
     },
   };
 }
@@ -300,8 +298,7 @@ function aliasesOf({ model, block }: ModelStatement, changes: readonly Change[])
 }
 
 interface Resolved {
-  readonly statement: ModelStatement;
-  readonly levels: LevelsInTime;
+  readonly origin: ModelOrigin;
   readonly aliases: readonly Alias[];
   readonly entry: ModelHistory;
 }
@@ -312,7 +309,7 @@ interface Resolved {
  */
 function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, ModelHistory> {
   const owners = new Map(
-    resolved.map((owner) => [owner.statement.id, { owner, layer: owner.statement.block.layer }] as const),
+    resolved.map((owner) => [owner.origin.id, { owner, layer: owner.origin.block.layer }] as const),
   );
   const ids = new Set(owners.keys());
   const aliases = resolved.flatMap((owner) => owner.aliases.map((each) => ({ ...each, owner })));
@@ -322,22 +319,13 @@ function namesOf(resolved: readonly Resolved[]): ReadonlyMap<string, ModelHistor
     const isIdInLaterLayer = ids.has(alias) && taken !== undefined && taken.layer > layer;
     if (isIdInLaterLayer) continue;
     if (taken !== undefined && (ids.has(alias) || taken.layer === layer)) {
-      const other = taken.owner === owner ? "this model" : `model "${taken.owner.statement.id}"`;
+      const other = taken.owner === owner ? "this model" : `model "${taken.owner.origin.id}"`;
       block.report(`"${alias}" already names ${other}; keep one of them`);
       continue;
     }
     owners.set(alias, { owner, layer });
   }
   return new Map([...owners].map(([name, { owner }]) => [name, owner.entry]));
-}
-
-/** Returns the origins, which explain the prices to people. */
-function originsOf(resolved: readonly Resolved[], changes: readonly Change[], groups: Terms["groups"]): Origins {
-  const models = resolved.map(({ statement, levels }): [string, ModelOrigin] => [
-    statement.id,
-    { ...statement, levels },
-  ]);
-  return { models: new Map(models), changes, groups };
 }
 
 function taskUnitsOf(layers: readonly (readonly ParsedPriceFile[])[]): ReadonlyMap<string, bigint> {

@@ -380,11 +380,9 @@ class Draft {
   /** Changes the tiers of one service tier. The parts' names in the effect begin with `within`. */
   #changeTiers(tiers: DraftTier[], stated: StatedTiers, level: Level, block: Block, within = ""): void {
     const [first] = tiers;
-    for (const side of ["official", "gateway"] as const) {
-      if (stated[side] === undefined || first === undefined) continue;
-      changeTier(first, { [side]: stated[side] }, block);
-      this.#apply(level, `${within}${side}`);
-    }
+    if (first !== undefined) changeTier(first, stated, block);
+    for (const side of ["official", "gateway"] as const)
+      if (stated[side] !== undefined) this.#apply(level, `${within}${side}`);
     for (const [index, tier] of (stated.tiers ?? []).entries()) {
       const from = tier?.from_prompt_tokens;
       if (tier === undefined || from === undefined) continue;
@@ -428,19 +426,20 @@ function tiersOf(stated: StatedTiers, block: Block): DraftTier[] {
 
 function tierOf(from: DraftTier["from"], stated: Omit<StatedTiers, "tiers">, block: Block): DraftTier {
   const tier: DraftTier = { from, official: {}, gateway: {}, blocks: [block] };
-  for (const side of ["official", "gateway"] as const) setRates(tier, side, stated[side], block);
+  setRates(tier, stated, block);
   return tier;
 }
 
 function changeTier(tier: DraftTier, stated: Omit<StatedTiers, "tiers">, block: Block): void {
   tier.blocks.push(block);
-  for (const side of ["official", "gateway"] as const) setRates(tier, side, stated[side], block);
+  setRates(tier, stated, block);
 }
 
-function setRates(tier: DraftTier, side: "official" | "gateway", rates: StatedRates | undefined, block: Block): void {
-  if (rates === undefined) return;
-  for (const name of tokenClasses) {
-    const value = rates[name];
-    if (value !== undefined) tier[side][name] = { value, block: block.at(side, name) };
+function setRates(tier: DraftTier, stated: Omit<StatedTiers, "tiers">, block: Block): void {
+  for (const side of ["official", "gateway"] as const) {
+    for (const name of tokenClasses) {
+      const value = stated[side]?.[name];
+      if (value !== undefined) tier[side][name] = { value, block: block.at(side, name) };
+    }
   }
 }

@@ -108,30 +108,21 @@ export function traitPlaces(
   return Object.fromEntries(fields.map((field) => [field, placeOf(field).place()]));
 }
 
-/** Properties of a model as its file, its file's defaults and changes state them, with the block of each. */
-interface StatedLevels {
-  readonly stated: StatedTraits;
-  /** Returns the position for a fault of a field: in the last change that states it, else in the model. */
-  blockOf(field: keyof StatedTraits): Block;
-  /** Returns the block that decides a field. */
-  placeOf(field: keyof StatedTraits): Block;
-  /** Returns the rank of the level that decides a field: 0 for the file's defaults, 1 for the model, more for changes. */
-  rankOf(field: keyof StatedTraits): number;
-}
-
-function statedTraits(
-  { model, defaults, block, defaultsBlock }: ModelStatement,
-  changes: readonly Change[],
-): StatedLevels {
-  const levels = [
-    { stated: model as StatedTraits, block },
-    ...changes.map(({ stated, block: own }) => ({ stated: traitsIn(stated), block: own })),
+/**
+ * Returns the stated properties of a model. `rankOf`: rank of the level that decides a field, 0 for the file's defaults, 1
+ * for the model, more for changes. `placeOf`: the block that decides a field, from the rank `lowest` up.
+ */
+function statedTraits({ model, defaults, block, defaultsBlock }: ModelStatement, changes: readonly Change[]) {
+  const levels: readonly { readonly stated: StatedTraits; readonly block: Block }[] = [
+    { stated: defaults, block: defaultsBlock },
+    { stated: model, block },
+    ...changes.map((change) => ({ stated: traitsIn(change.stated), block: change.block })),
   ];
-  const stated: StatedTraits = Object.assign({}, defaults, ...levels.map((level) => level.stated));
-  const rankOf = (field: keyof StatedTraits) => levels.findLastIndex((level) => level.stated[field] !== undefined) + 1;
-  const blockOf = (field: keyof StatedTraits) => (levels[Math.max(rankOf(field) - 1, 0)]?.block ?? block).at(field);
-  const placeOf = (field: keyof StatedTraits) => (rankOf(field) === 0 ? defaultsBlock.at(field) : blockOf(field));
-  return { stated, rankOf, blockOf, placeOf };
+  const stated: StatedTraits = Object.assign({}, ...levels.map((level) => level.stated));
+  const rankOf = (field: keyof StatedTraits) => levels.findLastIndex((level) => level.stated[field] !== undefined);
+  const placeOf = (field: keyof StatedTraits, lowest = 0) =>
+    (levels[Math.max(rankOf(field), lowest)]?.block ?? block).at(field);
+  return { stated, rankOf, placeOf };
 }
 
 /**
@@ -140,7 +131,9 @@ function statedTraits(
  */
 function traitsOf(statement: ModelStatement, { group, changes }: ModelLevels): Traits {
   const { block, model, defaultsBlock } = statement;
-  const { stated, blockOf, rankOf } = statedTraits(statement, changes);
+  const { stated, rankOf, placeOf } = statedTraits(statement, changes);
+  // A fault of a default is reported at the model, because the default may be right for others.
+  const blockOf = (field: keyof StatedTraits) => placeOf(field, 1);
   const encoding = stated.tokenizer ?? null;
   const factorRank = rankOf("error_factor");
   const factorMessage = "is only for models whose tokenizer is not published; leave it out, or write `tokenizer: null`";
