@@ -18,6 +18,7 @@ import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
 import { countsTokens, traitPlaces } from "./resolve.ts";
+import { validities } from "./validity.ts";
 
 export interface Loaded {
   readonly catalogue: Catalogue;
@@ -123,15 +124,15 @@ export function decidedAt(
   origin: ModelOrigin,
   at: number,
 ): { readonly index: number; readonly price: DecidedPrice } | null {
-  const { model, block, levels } = origin;
-  const day = new Date(at).toISOString().slice(0, 10);
+  const { model, levels } = origin;
+  const block = origin.block.at("prices");
   const prices = model.prices ?? [];
-  const index = prices.findLastIndex(({ from }) => from <= day);
+  const index = validities(prices, block).findIndex(({ start, end }) => start <= at && at < (end ?? Infinity));
   const price = prices[index];
-  if (price === undefined || (price.until !== undefined && price.until <= day)) return null;
+  if (price === undefined) return null;
   return {
     index,
-    price: decidePrice({ id, countsTokens: countsTokens(origin) }, price, block.at("prices", index), levels.at(at)),
+    price: decidePrice({ id, countsTokens: countsTokens(origin) }, price, block.at(index), levels.at(at)),
   };
 }
 
@@ -161,11 +162,11 @@ function foundBy(name: string, id: string, aliases: readonly string[]): PriceExp
 }
 
 function entriesOf({ model, block }: ModelOrigin): PriceEntry[] {
-  const prices = model.prices ?? [];
-  return prices.map(({ from, until }, index) => ({
+  const here = block.at("prices");
+  return validities(model.prices ?? [], here).map(({ from, until }, index) => ({
     from,
-    until: until ?? prices[index + 1]?.from ?? null,
-    place: block.at("prices", index).place(),
+    until,
+    place: here.at(index).place(),
   }));
 }
 

@@ -26,7 +26,7 @@ import {
   type DecidedAmount,
 } from "./rates.ts";
 import { traitNames, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
-import { intervalsOf, validities, type Validity } from "./validity.ts";
+import { intervalsOf, validities, type Dated, type Validity } from "./validity.ts";
 
 /** Statement of a model in its file, with the file's defaults and the levels that apply to the model. */
 export interface ModelStatement {
@@ -68,15 +68,11 @@ export function resolveModel(statement: ModelStatement, levels: LevelsInTime): r
   // A price that was removed because of a fault is undefined.
   const prices: readonly (StatedPrice | undefined)[] = statement.model.prices ?? [];
   const priced: { readonly start: number; readonly price: PinnedPrice | null }[] = [];
-  for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
-    const price = prices[index];
-    const inForce = levels.at(validity.start);
-    for (const { effect } of inForce.changes) effect.meetsPrice = true;
-    if (price === undefined) continue;
-    const version = versionOf(statement, { price, validity, block: block.at(index) }, inForce);
+  for (const inForce of pricesInForce(prices, block, levels)) {
+    const version = versionOf(statement, inForce);
     if (version === undefined) continue;
-    priced.push({ start: validity.start, price: pin(version) });
-    if (ends && validity.end !== null) priced.push({ start: validity.end, price: null });
+    priced.push({ start: inForce.validity.start, price: pin(version) });
+    if (inForce.endsAt !== null) priced.push({ start: inForce.endsAt, price: null });
   }
   const starts = new Set([Number.NEGATIVE_INFINITY, ...priced.map(({ start }) => start), ...levels.starts]);
   const traits = new Map<ModelLevels, Traits>();
@@ -88,6 +84,31 @@ export function resolveModel(statement: ModelStatement, levels: LevelsInTime): r
       traits.set(inForce, own);
       return { start, model: { ...own, price: priced.findLast((each) => each.start <= start)?.price ?? null } };
     });
+}
+
+/** A price of a model, and a part of its validity in which the same levels apply. */
+export interface PriceInForce<Price> {
+  readonly price: Price;
+  readonly validity: Validity;
+  readonly block: Block;
+  readonly levels: ModelLevels;
+  /** Instant after which no price is in force, in milliseconds since 1970; null if another price follows, or no end. */
+  readonly endsAt: number | null;
+}
+
+/** Returns the parts of the prices' validities. A price is undefined if it was removed because of a fault. */
+export function* pricesInForce<Price extends Dated>(
+  prices: readonly (Price | undefined)[],
+  block: Block,
+  levels: LevelsInTime,
+): Generator<PriceInForce<Price>> {
+  for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
+    const price = prices[index];
+    const inForce = levels.at(validity.start);
+    for (const { effect } of inForce.changes) effect.meetsPrice = true;
+    if (price !== undefined)
+      yield { price, validity, block: block.at(index), levels: inForce, endsAt: ends ? validity.end : null };
+  }
 }
 
 /** Adds the id and the canonical text to a price version. */
@@ -207,18 +228,10 @@ function permille(text: string): Permille {
   return Number(millionths / 1000n) as Permille;
 }
 
-/** A price of a model, and the part of its validity to resolve. */
-interface PriceInForce {
-  readonly price: StatedPrice;
-  readonly validity: Validity;
-  readonly block: Block;
-}
-
 /** Resolves one price. Returns undefined if it reports a fault. */
 function versionOf(
   statement: ModelStatement,
-  { price, validity, block }: PriceInForce,
-  levels: ModelLevels,
+  { price, validity, block, levels }: PriceInForce<StatedPrice>,
 ): PriceVersion | undefined {
   const isFlat = price.per_request !== undefined;
   const hasNeither =
@@ -232,7 +245,7 @@ function versionOf(
   const { perRequest } = decided;
   const tiers = isFlat ? flatTiers : tiersOf(decided.tiers, decided);
   const serviceTiers = isFlat ? {} : serviceTiersOf(decided);
-  const flat = perRequest === null || perRequest === undefined ? perRequest : flatPrice(perRequest, decided, block);
+  const flat = perRequest && flatPrice(perRequest, decided, block);
   const fees = feesOf(price, decided, block);
   if (tiers === undefined || flat === undefined || serviceTiers === undefined || fees === undefined) return undefined;
   const isAbsolute = isFlat ? perRequest?.gateway !== undefined : statesRates(decided);

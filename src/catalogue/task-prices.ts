@@ -4,53 +4,28 @@ import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts"
 import type { Block } from "./read.ts";
 import { decideTask } from "./levels.ts";
 import { chargedUsd, freeRates, usdOf } from "./rates.ts";
-import { pin, type LevelsInTime, type ModelLevels, type ModelStatement } from "./resolve.ts";
+import { pin, pricesInForce, type LevelsInTime, type ModelStatement, type PriceInForce } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
-import { intervalsOf, validities, type Validity } from "./validity.ts";
 
 /** Returns the price history of each task type of a model. If the function reports faults, the result is incomplete. */
 export function resolveTasks(statement: ModelStatement, levels: LevelsInTime): readonly TaskHistory[] {
   return Object.entries(statement.model.tasks ?? {}).map(([taskType, prices]) => {
-    const block = statement.block.at("tasks", taskType);
-    return { taskType, spans: spansOf(statement.id, taskType, { prices, levels, block }) };
+    const spans: TaskSpan[] = [];
+    for (const inForce of pricesInForce(prices, statement.block.at("tasks", taskType), levels)) {
+      const version = versionOf(statement.id, taskType, inForce);
+      if (version === undefined) continue;
+      const quantity = quantityOf(inForce.price, inForce.block);
+      spans.push({ start: inForce.validity.start, price: pin(version), quantity });
+      if (inForce.endsAt !== null) spans.push({ start: inForce.endsAt, price: null, quantity });
+    }
+    return { taskType, spans };
   });
-}
-
-interface Stated {
-  /** Prices in ascending order; undefined for a price that was removed because of a fault. */
-  readonly prices: readonly (StatedTaskPrice | undefined)[];
-  readonly levels: LevelsInTime;
-  readonly block: Block;
-}
-
-function spansOf(model: string, taskType: string, { prices, levels, block }: Stated): TaskSpan[] {
-  const spans: TaskSpan[] = [];
-  for (const { index, validity, ends } of intervalsOf(validities(prices, block), levels.pricedStarts)) {
-    const price = prices[index];
-    const inForce = levels.at(validity.start);
-    for (const { effect } of inForce.changes) effect.meetsPrice = true;
-    if (price === undefined) continue;
-    const here = block.at(index);
-    const version = versionOf(model, taskType, { price, validity, levels: inForce, block: here });
-    if (version === undefined) continue;
-    const quantity = quantityOf(price, here);
-    spans.push({ start: validity.start, price: pin(version), quantity });
-    if (ends && validity.end !== null) spans.push({ start: validity.end, price: null, quantity });
-  }
-  return spans;
-}
-
-interface PriceInForce {
-  readonly price: StatedTaskPrice;
-  readonly validity: Validity;
-  readonly levels: ModelLevels;
-  readonly block: Block;
 }
 
 function versionOf(
   model: string,
   taskType: string,
-  { price, validity, levels, block }: PriceInForce,
+  { price, validity, levels, block }: PriceInForce<StatedTaskPrice>,
 ): PriceVersion | undefined {
   if (!block.isReliable("official") || !block.isReliable("gateway")) return undefined;
   const stated = price.gateway === undefined ? undefined : { value: price.gateway, block: block.at("gateway") };

@@ -1,6 +1,7 @@
 import type { Block } from "./read.ts";
 
-interface Dated {
+/** Days on which a price is valid, as its file states them. */
+export interface Dated {
   readonly from: string;
   readonly until?: string | undefined;
 }

@@ -25,8 +25,8 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     aliases: explained.aliases,
     served_as: model.servedAs,
     provider: model.provider,
-    group: group === null ? null : { name: group.name, fraction: group.fraction, ...placeJson(group.place) },
-    ...placeJson(place),
+    group: group === null ? null : { name: group.name, fraction: group.fraction, ...group.place },
+    ...place,
     bounds: boundsOf(model),
     /** Place that decides each bound, by the name of its field in price files. */
     bounds_at: Object.fromEntries(Object.entries(explained.traits).map(([name, at]) => [name, placeText(at)])),
@@ -34,7 +34,7 @@ export function priceShown(asked: string, explained: PriceExplanation, at: numbe
     entries: entries.map((entry) => ({
       from: entry.from,
       until: entry.until,
-      ...placeJson(entry.place),
+      ...entry.place,
       in_force: entry === inForce?.entry,
     })),
     price: inForce === null ? null : priceOf(model, inForce),
@@ -58,10 +58,6 @@ function taskJson({ taskType, spans }: TaskHistory, at: number) {
 /** Returns a place as text, such as "my-prices/gateway.yaml:3"; null if no file states the figure. */
 function placeText(place: FileLocation | null): string | null {
   return place === null ? null : `${place.file}:${place.line}`;
-}
-
-function placeJson({ file, line }: { readonly file: string; readonly line: number }) {
-  return { file, line };
 }
 
 function boundsOf(model: CatalogueModel) {
@@ -96,7 +92,7 @@ function priceOf(
     price_version: price.id,
     from: version.from,
     until: version.until,
-    ...placeJson(entry.place),
+    ...entry.place,
     source: version.source,
     tier_mode: tierModeOf(version),
     tiers: tiers.flatMap((rules, index) => tierJson(version.tiers[index], rules)),

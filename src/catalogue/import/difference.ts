@@ -92,20 +92,23 @@ export function changeTo(
   now: Amounts,
 ): OrProblem<{ change: StatedChange }> {
   const fees = Object.fromEntries(
-    changedFees(table.fees ?? {}, now.fees).map(({ class: tool, after }) => [tool, feeOf(after, now.fees?.[tool])]),
+    changedFees(table.fees ?? {}, now.fees).map(({ class: tool, after }) => [
+      tool,
+      { usd: after, ...(now.fees?.[tool] === undefined && { input_tokens: assumedInputTokens }) },
+    ]),
   );
   const ofFees = Object.keys(fees).length === 0 ? {} : { fees };
-  if (table.official === null || now.official === undefined) {
-    if (table.official !== null || now.per_request === undefined) {
-      const [ours, theirs] = table.official === null ? ["rates", "a price"] : ["a price", "rates"];
-      const of = (what: string) => (what === "rates" ? "rates of tokens" : "a price per request");
-      return { ok: false, problem: `the price files state ${of(ours)}, the table ${of(theirs)}; state it yourself` };
-    }
+  if (table.official === null && now.per_request !== undefined) {
     const isSame = requestChange(table, now).length === 0;
     return {
       ok: true,
       change: { ...(!isSame && { per_request: { official: table.perRequest ?? "0" } }), ...ofFees },
     };
+  }
+  if (table.official === null || now.official === undefined) {
+    const [flat, rated] = ["a price per request", "rates of tokens"];
+    const [ours, theirs] = table.official === null ? [rated, flat] : [flat, rated];
+    return { ok: false, problem: `the price files state ${ours}, the table ${theirs}; state it yourself` };
   }
   const standard = tieredChange({ official: table.official, tiers: table.tiers }, now);
   if (!standard.ok) return standard;
@@ -176,10 +179,6 @@ function tierChanges({ tiers: now }: TieredRates, before: TieredAmounts): OrProb
 
 /** Largest number of tokens that a tool call is assumed to add to a prompt, because no table states this number. */
 const assumedInputTokens = 16_000;
-
-function feeOf(usd: string, known: StatedFee | undefined): Pick<StatedFee, "usd"> & Partial<StatedFee> {
-  return known === undefined ? { usd, input_tokens: assumedInputTokens } : { usd };
-}
 
 /** Returns the price of a table as an entry of `prices`. Takes amounts that the table omits from the previous entry. */
 export function entryOf(table: TablePrice, serviceTiers: TableServiceTiers, before: StatedPrice | null): Amounts {
