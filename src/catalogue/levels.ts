@@ -410,8 +410,8 @@ class Draft {
   }
 }
 
-function isComplete({ official, remove }: Omit<StatedTier, "from_prompt_tokens">): boolean {
-  return official?.input !== undefined && official.output !== undefined && !remove;
+function isComplete({ official }: StatedTiers): boolean {
+  return official?.input !== undefined && official.output !== undefined;
 }
 
 function tiersOf(stated: StatedTiers, block: Block): DraftTier[] {

@@ -633,6 +633,29 @@ describe("a change", () => {
   });
 });
 
+it("a fraction replaces the gateway's price of a request of a lower level", () => {
+  const own = shipped.replace('{ official: "0.04" }', '{ official: "0.04", gateway: "0.039" }');
+  const chargedBy = (mine: string) => {
+    const price = catalogueOf({ "shipped.yaml": own }, { "mine.yaml": mine }).find(
+      "flat",
+      Date.parse("2026-07-01"),
+    )?.price;
+    return price?.version.perRequest && formatUsd(price.version.perRequest.charged);
+  };
+  expect(chargedBy("")).toBe("0.039");
+  expect(chargedBy(changeOf("flat", `${dated}, fraction: "0.75"`))).toBe("0.03");
+  expect(chargedBy('gateway: { fraction: "0.5" }')).toBe("0.02");
+});
+
+it("a class whose rate a change misspells is not reported as a class without a rate", () => {
+  const own = `models: { own: { provider: x, context_tokens: 9, max_output_tokens: 9, prices: [{ from: 2026-07-01, source: "x", official: { input: "2", output: "8" }, gateway: { input: "1" } }] }`;
+  const mine = (output: string) => `${own}, "ow*": { change: { ${dated}, gateway: { output: "${output}" } } } }`;
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine("4") })).toEqual([]);
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine("cheap") })).toEqual([
+    expect.stringMatching(/^mine.yaml:1:\d+: "output": write a decimal string/),
+  ]);
+});
+
 it("a group without a fraction, which a change assigns to many models, is one fault at the change", () => {
   const mine = (more: string) =>
     `groups: { own: { minimum: { usd: "0.005" } } }\nmodels: { "*": { change: { group: own } } }\n${more}`;
@@ -657,6 +680,16 @@ describe("the price of a task", () => {
     const version = taskOf("2026-07-01", mine);
     expect(version).toMatchObject({ source, minimum: { tokens: 0, usd: 0n } });
     expect(version?.task && formatUsd(version.task.charged)).toBe(charge);
+  });
+
+  it("names the sources of several shares, the last one first, and no other source", () => {
+    const changes = [
+      `{ ${dated}, fraction: "0.9" }`,
+      '{ from: 2026-07-02, source: "x", fraction: "0.8" }',
+      '{ from: 2026-07-03, source: "y", minimum: { usd: "1" } }',
+    ];
+    const mine = `models: { job: { changes: [${changes.slice(0, 2).join(", ")}] }, "*": { change: ${changes[2]} } }`;
+    expect(taskOf("2026-07-03", mine)?.source).toBe("x; our contract; otherwise a list");
   });
 
   it("stays before the day of a change", () => {
