@@ -124,6 +124,11 @@ const toolFee = block({
   ).describe("Largest number of tokens that one call adds to the prompt."),
 });
 
+const flatPrice = block({
+  official: usd.describe("The provider's price of one request."),
+  gateway: usd.optional().describe("The gateway's price of one request; it takes precedence over group x official."),
+});
+
 const minimum = block({
   tokens: whole("a whole number of tokens without quotes", 0)
     .optional()
@@ -145,10 +150,7 @@ const price = block({
   gateway: gatewayRates
     .optional()
     .describe("Absolute rates of the gateway; they take precedence over group x official."),
-  per_request: block({
-    official: usd.describe("The provider's price of one request."),
-    gateway: usd.optional().describe("The gateway's price of one request; it takes precedence over group x official."),
-  })
+  per_request: flatPrice
     .optional()
     .describe("Flat price of one request in USD, instead of token rates (image models)."),
   minimum: minimum.optional().describe("Minimum charge of one request."),
@@ -183,12 +185,6 @@ function cacheTerm(noun: string, otherwise: string) {
     );
 }
 
-const feeChange = block({
-  usd: usd.optional().describe("The provider's price of one call, in USD."),
-  gateway: usd.optional().describe("The gateway's price of one call, in USD."),
-  input_tokens: toolFee.shape.input_tokens.optional(),
-});
-
 /** What the gateway charges for all models that the terms cover. */
 const terms = {
   fraction: fraction.optional().describe("Share of the official price that the gateway charges."),
@@ -196,7 +192,7 @@ const terms = {
   cached_input: cacheTerm("tokens read from the cache", "input"),
   cache_write: cacheTerm("tokens written to the cache", "official"),
   cache_write_1h: cacheTerm("tokens written to the cache for one hour", "official"),
-  fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", feeChange)
+  fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", toolFee.partial())
     .optional()
     .describe(
       "The price of one call of a hosted tool. With `usd` and `input_tokens`, all models have the fee; otherwise only the stated parts of existing fees change.",
@@ -407,12 +403,7 @@ const change = block(
     gateway: gatewayRates
       .optional()
       .describe("Rates of the gateway that differ, for the standard service tier below the first tier."),
-    per_request: block({
-      official: usd.optional().describe("The provider's price of one request."),
-      gateway: usd.optional().describe("The gateway's price of one request."),
-    })
-      .optional()
-      .describe("Flat price of one request, for a model that has one."),
+    per_request: flatPrice.partial().optional().describe("Flat price of one request, for a model that has one."),
     tier_mode: tierMode.describe("The mode of the tiers: whole_request or marginal."),
     tiers: tierChanges,
     service_tiers: block({
