@@ -45,17 +45,12 @@ export function catalogueOf(data: CatalogueData): LoadedCatalogue {
   const byFolded = foldedNames(byName);
   const spellings = new LRUCache<string, StatedName>({ max: spellingsMax });
 
-  const exactly = (name: string): StatedName | undefined => {
-    const entry = byName.get(name);
-    return entry && { name, entry };
-  };
-
   /** Finds the stated name that a text spells otherwise. The first form that any name has decides. */
   const spelled = (text: string): StatedName | undefined => {
     if (text.length > textLengthMax) return undefined;
-    const base = baseName(text);
-    const dated = base === undefined ? undefined : exactly(base);
-    if (dated !== undefined) return dated;
+    const base = baseName(text) ?? "";
+    const dated = byName.get(base);
+    if (dated !== undefined) return { name: base, entry: dated };
     for (const form of foldedForms(text)) {
       const found = byFolded.get(form);
       if (found !== undefined) return found === "ambiguous" ? undefined : found;

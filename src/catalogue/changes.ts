@@ -184,14 +184,12 @@ export function changesByModel(
   }
   const reported = new Set<string>();
   for (const [id, applied] of byModel) {
-    applied.sort((a, b) => a.block.layer - b.block.layer || rankOf(a) - rankOf(b) || compare(a.start, b.start));
+    applied.sort(
+      (a, b) => a.block.layer - b.block.layer || rankOf(a) - rankOf(b) || (a.start === b.start ? 0 : a.start - b.start),
+    );
     for (let index = 1; index < applied.length; index += 1) reportTwice(id, applied, index, reported);
   }
   return byModel;
-}
-
-function compare(a: number, b: number): number {
-  return a === b ? 0 : a < b ? -1 : 1;
 }
 
 function covers({ models, isPattern }: Change, id: string): boolean {

@@ -1,5 +1,5 @@
 import { parseRate, parseUsd, type PicoUsd, type PicoUsdPerToken } from "../core/money.ts";
-import type { Rates } from "../core/price.ts";
+import type { PriceVersion, Rates } from "../core/price.ts";
 import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { Effect } from "./effects.ts";
@@ -174,8 +174,10 @@ export function usdOf(text: string): PicoUsd {
   return amount;
 }
 
-/** Rates of 0 for a price per request or task, because its tokens cost nothing. */
-export const freeRates: Rates = fill(() => 0n as PicoUsdPerToken);
+const freeRates = Object.fromEntries(tokenClasses.map((name) => [name, 0n])) as unknown as Rates;
+
+/** The tier of a price per request or task, whose tokens cost nothing. */
+export const freeTiers: PriceVersion["tiers"] = [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 
 function shareOf(amount: bigint, { millionths }: Fraction): bigint | undefined {
   const product = amount * millionths;
@@ -187,8 +189,4 @@ export function rateOf(text: string | undefined): PicoUsdPerToken {
   const rate = text === undefined ? undefined : parseRate(text);
   invariant(rate !== undefined, "a rate passed the schema");
   return rate;
-}
-
-function fill(rate: (name: TokenClass) => PicoUsdPerToken): Rates {
-  return Object.fromEntries(tokenClasses.map((name) => [name, rate(name)])) as Record<TokenClass, PicoUsdPerToken>;
 }

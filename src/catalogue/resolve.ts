@@ -19,7 +19,7 @@ import {
   cacheWords,
   chargedRates,
   chargedUsd,
-  freeRates,
+  freeTiers,
   listRates,
   reportUncharged,
   usdOf,
@@ -243,7 +243,7 @@ function versionOf(
   if (isFlat) reportRates(price, block);
   const decided = decidePrice({ id: statement.id, countsTokens: countsTokens(statement) }, price, block, levels);
   const { perRequest } = decided;
-  const tiers = isFlat ? flatTiers : tiersOf(decided.tiers, decided);
+  const tiers = isFlat ? freeTiers : tiersOf(decided.tiers, decided);
   const serviceTiers = isFlat ? {} : serviceTiersOf(decided);
   const flat = perRequest && flatPrice(perRequest, decided, block);
   const fees = feesOf(price, decided, block);
@@ -310,9 +310,6 @@ function flatPrice(amount: DecidedAmount, decided: DecidedPrice, block: Block): 
   const charged = chargedUsd(amount, decided, "per_request.gateway");
   return charged === undefined ? undefined : { charged, list: usdOf(amount.official.value) };
 }
-
-/** The single free tier of a flat price. */
-const flatTiers: PriceVersion["tiers"] = [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }];
 
 /** Reports fields of a flat price that apply only to rates. */
 function reportRates(price: StatedPrice, block: Block): void {

@@ -3,7 +3,7 @@ import type { PriceVersion } from "../core/price.ts";
 import type { TaskHistory, TaskQuantity, TaskSpan } from "../ports/catalogue.ts";
 import type { Block } from "./read.ts";
 import { decideTask } from "./levels.ts";
-import { chargedUsd, freeRates, usdOf } from "./rates.ts";
+import { chargedUsd, freeTiers, usdOf } from "./rates.ts";
 import { pin, pricesInForce, type LevelsInTime, type ModelStatement, type PriceInForce } from "./resolve.ts";
 import type { StatedTaskPrice } from "./schema.ts";
 
@@ -41,7 +41,7 @@ function versionOf(
     until: validity.until,
     source,
     tierMode: "whole_request",
-    tiers: [{ fromPromptTokens: 0, charged: freeRates, list: freeRates }],
+    tiers: freeTiers,
     perRequest: null,
     minimum: { tokens: 0, usd: noMoney },
     task: { taskType, per: price.per ?? "task", charged, list: usdOf(price.official) },

@@ -241,33 +241,15 @@ function rateRow(rate: Rate): PlacedRow {
 }
 
 /** Returns the reason of an amount in words, and its places. */
-function reasonOf({
-  official_at,
-  gateway_at,
-  ...rule
-}: Parameters<typeof wordsOf>[0] & Pick<Rate, "official_at" | "gateway_at">) {
-  return { because: wordsOf(rule), "gateway at": gateway_at, "official at": official_at };
-}
-
-function wordsOf({
-  rule,
-  fraction,
-  as,
-  official,
-}: {
-  readonly rule: Rate["rule"];
-  readonly fraction: string | null;
-  readonly as: string | null;
-  readonly official: string;
-}): string {
-  switch (rule) {
-    case "stated":
-      return "stated by the gateway";
-    case "share":
-      return `${fraction} of ${official}`;
-    case "as":
-      return `charged as ${as}`;
-  }
+function reasonOf(
+  reason: Pick<Rate, "rule" | "fraction" | "as" | "official_at" | "gateway_at"> & { readonly official: string },
+) {
+  const words = {
+    stated: "stated by the gateway",
+    share: `${reason.fraction} of ${reason.official}`,
+    as: `charged as ${reason.as}`,
+  };
+  return { because: words[reason.rule], "gateway at": reason.gateway_at, "official at": reason.official_at };
 }
 
 function tierTitle(from: number, mode: string): string {

@@ -147,7 +147,10 @@ export interface FileLocation {
 
 /** Origin of a model's price, for display. Requests do not use it. */
 export interface PriceExplanation {
-  /** `revision`: the name without its date or number is an id or alias. `default`: no file contains the name. */
+  /**
+   * `revision`: the name without its date or number is an id or alias. `spelling`: the name has another case or a
+   * provider. `default`: no file contains the name.
+   */
   readonly foundBy: "id" | "alias" | "revision" | "spelling" | "default";
   /** The model, with its price in force at the instant. */
   readonly model: CatalogueModel;
