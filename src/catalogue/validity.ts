@@ -18,7 +18,8 @@ export interface Validity {
   readonly until: string | null;
 }
 
-function dayOf(instant: number): string {
+/** Returns the UTC day of an instant in milliseconds since 1970, as ISO text. */
+export function dayOf(instant: number): string {
   return new Date(instant).toISOString().slice(0, 10);
 }
 

@@ -5,7 +5,7 @@ import type { PriceDifference, PriceImport } from "../../ports/price-import.ts";
 import type { ModelOrigin, Origins } from "../build.ts";
 import { figuresOf } from "../changes.ts";
 import type { StatedChange, StatedModel, StatedPrice, StatedTraits } from "../schema.ts";
-import { instantOf } from "../validity.ts";
+import { dayOf, instantOf } from "../validity.ts";
 import { amountsOn, changeTo, differences, entryOf, type Amounts } from "./difference.ts";
 import { mergeModels, type ModelInTable } from "./merge.ts";
 import type { LeftOutModel, ReadTable, TableModel, TablePrice } from "./table.ts";
@@ -150,6 +150,7 @@ function changesOf(
   source: string,
 ) {
   const origin = origins.models.get(id) as ModelOrigin;
+  const announced = announcedDays(id, origin, origins);
   const changes: StatedChange[] = [];
   const entries: Entries[number][] = [];
   const problems: string[] = [];
@@ -173,14 +174,22 @@ function changesOf(
       later === null ||
       (isDeepStrictEqual(differences(price, serviceTiers, later), differing) &&
         isDeepStrictEqual(changeTo(price, serviceTiers, later), made));
-    const until = origin.model.prices?.find(
-      (each) => each.from > from && !stays(amountsOn(each.from, id, origin, changes)),
-    )?.from;
+    const until = announced.find((each) => each > from && !stays(amountsOn(each, id, origin, changes)));
     changes.push({ from, ...(until !== undefined && { until }), source, ...made.change });
     entries.push({ from, changes: differing });
     remarks.set(from, remarksOf(made.change, now));
   }
   return { changes, entries, problems, remarks };
+}
+
+/**
+ * Returns the days on which the price files may change the amounts of a model, in ascending order. Leaves out the changes
+ * of its id, because the later ones of them precede an import.
+ */
+function announcedDays(id: string, { model }: ModelOrigin, { changes }: Origins): string[] {
+  const byPattern = changes.filter(({ models, effect }) => models !== id && effect.models.has(id));
+  const instants = byPattern.flatMap(({ start, end }) => [start, end]).filter((instant) => Number.isFinite(instant));
+  return [...(model.prices ?? []).map(({ from }) => from), ...instants.map(dayOf)].sort();
 }
 
 /**

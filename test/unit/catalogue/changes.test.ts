@@ -652,7 +652,7 @@ it("a class whose rate a change misspells is not reported as a class without a r
   const mine = (output: string) => `${own}, "ow*": { change: { ${dated}, gateway: { output: "${output}" } } } }`;
   expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine("4") })).toEqual([]);
   expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine("cheap") })).toEqual([
-    expect.stringMatching(/^mine.yaml:1:\d+: "output": write a decimal string/),
+    expect.stringMatching(/^mine.yaml:1:\d+: "output" is "cheap"; write a decimal string/),
   ]);
 });
 

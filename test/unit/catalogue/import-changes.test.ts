@@ -220,6 +220,23 @@ describe("a change of an import", () => {
     ]);
   });
 
+  it("ends where a pattern of the user announces other amounts, which the change of an id would precede", () => {
+    const own = (models: string) => ({
+      name: "mine/own.yaml",
+      text: `models: { "${models}": { change: { from: 2027-01-01, source: "ours", ${rates("input 5.00")} } } }`,
+    });
+    const table = modelA({ input_mtok: 3, output_mtok: 9 });
+    const byPattern = [shippedWith(""), [own("model-*")]];
+    const found = imported(byPattern, table);
+    expect(found.yaml).toContain("      until: 2027-01-01\n");
+    expect(tiersOn(withFile(byPattern, found))).toEqual(["0: input 3.00, cached_input 0.20, output 9.00"]);
+    expect(tiersOn(withFile(byPattern, found), "2027-01-01")).toEqual(tiersOn(byPattern, "2027-01-01"));
+    const byId = [shippedWith(""), [own("model-a")]];
+    expect(tiersOn(withFile(byId, imported(byId, table)), "2027-01-01")).toEqual([
+      "0: input 5.00, cached_input 0.20, output 9.00",
+    ]);
+  });
+
   it("lists several changes if the table announces a price", () => {
     const layers = [shippedWith(""), []];
     const prices = [
