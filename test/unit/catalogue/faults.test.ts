@@ -96,6 +96,11 @@ describe("a fault in a price file", () => {
       'a.yaml:4:1: unknown field "zzz"; valid names are groups, gateway, task_units, task_minutes, routes, default, provider, defaults, models',
     ],
     [
+      "a group that is no text, which leaves no rate without a fraction",
+      changed("group: half", "group: 5"),
+      'a.yaml:6:12: "group": write the name of a group',
+    ],
+    [
       "an unknown group",
       changed("group: half", "group: hafl"),
       'a.yaml:6:12: unknown group "hafl"; did you mean "half"?',
