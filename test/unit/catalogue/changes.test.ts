@@ -633,6 +633,13 @@ describe("a change", () => {
   });
 });
 
+it("a figure that two patterns of one length change from the same day is one fault, at whatever number of models", () => {
+  const mine = changeOf("*", `${dated}, fees: { web_search_call: { usd: "0.02" } }`);
+  expect(faults({ "shipped.yaml": shipped }, { "a.yaml": mine, "b.yaml": mine })).toEqual([
+    'b.yaml:1:102: fees.web_search_call.usd of "gpt-4o" is already changed from the same day in a.yaml, line 1; keep one of them',
+  ]);
+});
+
 it("a fraction replaces the gateway's price of a request of a lower level", () => {
   const own = shipped.replace('{ official: "0.04" }', '{ official: "0.04", gateway: "0.039" }');
   const chargedBy = (mine: string) => {
