@@ -640,6 +640,40 @@ it("a figure that two patterns of one length change from the same day is one fau
   ]);
 });
 
+it("an amount of cached tokens leaves no fraction that all rates have", () => {
+  const mine = (term: string) => changeOf("gpt-4o", `${dated}, fraction: "0.5", cached_input: ${term}`);
+  const own = shipped.replace('        gateway: { audio_input: "7" }\n', "");
+  const fractionOf = (term: string) =>
+    catalogueOf({ "shipped.yaml": own }, { "mine.yaml": mine(term) }).find("gpt-4o", Date.parse("2026-07-01"))?.price
+      ?.version.fraction;
+  expect([fractionOf("official"), fractionOf('"0.6"')]).toEqual(["0.5", null]);
+});
+
+it("a change that states the tokenizer of a model with an error factor is no fault", () => {
+  const own = shipped.replace("    tokenizer: o200k_base", '    error_factor: "1.2"');
+  const mine = "models: { claude-1: { change: { tokenizer: o200k_base } } }";
+  expect(faults({ "shipped.yaml": own }, { "mine.yaml": mine })).toEqual([]);
+});
+
+it("a group without a fraction, which a change of the same layer assigns, is a fault at the amount", () => {
+  const mine = `groups: { own: { minimum: { usd: "0.005" } } }
+provider: x
+models:
+  mine: { context_tokens: 9, max_output_tokens: 9, prices: [{ from: 2026-07-01, source: "x", official: { input: "2", output: "8" } }] }
+  "min*": { change: { group: own } }
+`;
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine })).toEqual([
+    "mine.yaml:4:113: no charged rate for input; name a group with a fraction, or state gateway.input",
+  ]);
+});
+
+it("a tier whose rates are no block is not reported as a tier without rates", () => {
+  const mine = changeOf("gpt-4o", `${dated}, tiers: [{ from_prompt_tokens: 200, gateway: 5 }]`);
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine })).toEqual([
+    expect.stringContaining('"gateway": write a block of the fields'),
+  ]);
+});
+
 it("a fraction replaces the gateway's price of a request of a lower level", () => {
   const own = shipped.replace('{ official: "0.04" }', '{ official: "0.04", gateway: "0.039" }');
   const chargedBy = (mine: string) => {
