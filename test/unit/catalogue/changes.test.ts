@@ -670,7 +670,7 @@ models:
 it("a tier whose rates are no block is not reported as a tier without rates", () => {
   const mine = changeOf("gpt-4o", `${dated}, tiers: [{ from_prompt_tokens: 200, gateway: 5 }]`);
   expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine })).toEqual([
-    expect.stringContaining('"gateway": write a block of the fields'),
+    expect.stringContaining('"gateway" is 5; write a block of the fields'),
   ]);
 });
 

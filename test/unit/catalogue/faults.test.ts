@@ -98,7 +98,7 @@ describe("a fault in a price file", () => {
     [
       "a group that is no text, which leaves no rate without a fraction",
       changed("group: half", "group: 5"),
-      'a.yaml:6:12: "group": write the name of a group',
+      'a.yaml:6:12: "group" is 5; write the name of a group',
     ],
     [
       "an unknown group",
