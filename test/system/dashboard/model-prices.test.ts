@@ -39,7 +39,9 @@ it.skipIf(withoutChromium)(
       )
         .split(/[\n\t]+/)
         .map((text) => text.trim());
-    expect(await cellsOf("team-large")).toEqual(expect.arrayContaining(["openai · large-general", "$10.00$5.00", "$0.005"]));
+    expect(await cellsOf("team-large")).toEqual(
+      expect.arrayContaining(["openai · large-general", "$10.00$5.00", "$0.005"]),
+    );
     expect(await cellsOf("openai/gpt-4o")).toEqual(expect.arrayContaining(["$10.00$5.00", "$0.005"]));
     const unpriced = await cellsOf("no-such-model");
     expect(unpriced).toEqual(expect.arrayContaining(["no price", "–"]));
