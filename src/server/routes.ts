@@ -225,7 +225,7 @@ export function readinessCheck(
         ready: Object.values(checks).every(Boolean),
         checks,
         catalogue: prices.digest,
-        prices: { preset, ...newestReview(prices, clock.now()) },
+        prices: { preset, preset_setting: "FAREBOX_PRESET", ...newestReview(prices, clock.now()) },
         peers: standing(),
       };
     },

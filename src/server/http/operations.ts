@@ -18,7 +18,8 @@ export interface Readiness {
   /** Digest of the prices. Proxies with the same prices have the same digest. */
   readonly catalogue: string;
   /** Preset and newest review of the prices. An old review does not make the proxy unready. */
-  readonly prices: PriceReview & { readonly preset: Preset };
+  /** `preset_setting`: the setting that selects the preset. */
+  readonly prices: PriceReview & { readonly preset: Preset; readonly preset_setting: "FAREBOX_PRESET" };
   /**
    * Number of other live proxies on the ledger, and the digests of their prices that differ from this proxy's prices.
    * Null if the ledger cannot be shared.

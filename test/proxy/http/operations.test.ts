@@ -24,6 +24,7 @@ describe("the health endpoints", () => {
       catalogue: expect.stringMatching(/^[0-9a-f]{16,}$/),
       prices: {
         preset: "piapi",
+        preset_setting: "FAREBOX_PRESET",
         reviewed_on: "2026-11-22",
         age_days: expect.any(Number),
         review_due: expect.any(Boolean),
