@@ -23,17 +23,27 @@ const plainDecimal = /^\d{1,12}(\.\d{1,12})?$/;
 /**
  * Returns a schema for decimal strings. For a decimal that `isExact` rejects, the schema reports the error `inexact`.
  */
-function decimal(what: string, inexact: string, isExact: (text: string) => boolean) {
+function decimal(
+  what: string,
+  inexact: string,
+  isExact: (text: string) => boolean,
+  /** Returns the error for a text that is no decimal. */
+  malformed: (text: unknown) => string = () => what,
+) {
   return z
     .string({ error: what })
-    .regex(plainDecimal, { error: what, abort: true })
+    .regex(plainDecimal, { error: ({ input }) => malformed(input), abort: true })
     .refine(isExact, { error: inexact, abort: true });
 }
 
+const rateWords = 'a decimal string in quotes, USD per 1M tokens, such as "2.50"';
+
 const rate = decimal(
-  'a decimal string in quotes, USD per 1M tokens, such as "2.50"',
+  rateWords,
   "it with at most six decimals: a finer rate cannot be represented exactly",
   (text) => parseRate(text) !== undefined,
+  (text) =>
+    text === "official" || text === "input" ? "the word next to `gateway`, not in it, or a rate in quotes" : rateWords,
 ).refine((text) => (parseRate(text) ?? 0n) <= (parseRate(rateMaxUsdPerMillion) ?? 0n), {
   error: `a rate of at most ${rateMaxUsdPerMillion} USD per 1M tokens`,
 });

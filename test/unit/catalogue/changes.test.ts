@@ -697,6 +697,15 @@ it("a class whose rate a change misspells is not reported as a class without a r
   ]);
 });
 
+it("a rule for cached tokens among the rates says where it belongs", () => {
+  const mine = changeOf("gpt-4o", `${dated}, gateway: { cached_input: official }`);
+  expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine })).toEqual([
+    expect.stringContaining(
+      '"cached_input" is official; write the word next to `gateway`, not in it, or a rate in quotes',
+    ),
+  ]);
+});
+
 it("a group without a fraction, which a change assigns to many models, is one fault at the change", () => {
   const mine = (more: string) =>
     `groups: { own: { minimum: { usd: "0.005" } } }\nmodels: { "*": { change: { group: own } } }\n${more}`;
