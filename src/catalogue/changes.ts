@@ -216,11 +216,11 @@ function unmatched({ models, isPattern }: Change, known: readonly NamedModel[]):
   return `"${models}" matches no model; ${advice(near && `${near}*`)}`;
 }
 
-/** Returns the id of a model of which a text is another name or another spelling. */
+/** Returns the id of the model of which a text is another name or another spelling, if exactly one model fits. */
 function idOf(text: string, known: readonly NamedModel[]): string | undefined {
   for (const form of foldedForms(text)) {
-    const found = known.find(({ id, aliases }) => [id, ...aliases].some((name) => fold(name) === form));
-    if (found !== undefined) return found.id;
+    const [found, ...others] = known.filter(({ id, aliases }) => [id, ...aliases].some((name) => fold(name) === form));
+    if (found !== undefined) return others.length === 0 ? found.id : undefined;
   }
   return undefined;
 }

@@ -9,7 +9,7 @@ import type {
   TierRules,
   UnlikelyRates,
 } from "../ports/catalogue.ts";
-import { ceilingPrice } from "../core/price.ts";
+import { ceilingPrice, type PriceTier } from "../core/price.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
 import { editDistance, nearest } from "../core/fault.ts";
 import { baseName } from "../core/model-names.ts";
@@ -60,10 +60,17 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
   const models = new Map(catalogue.list(at).map((model) => [model.id, model]));
   return origins.changes.map(({ models: of, stated, block, effect }) => {
     const changed = [...effect.models];
-    const statesRates = stated.official !== undefined || stated.gateway !== undefined;
-    const hasOtherRates = (id: string) => {
+    const { tiers = [], service_tiers: serviceTiers = {}, fraction } = stated;
+    const statesRates = (stated.official !== undefined || stated.gateway !== undefined) && fraction === undefined;
+    const keepsOtherRates = (id: string) => {
       const version = models.get(id)?.price?.version;
-      return version !== undefined && (version.tiers.length > 1 || version.serviceTiers !== undefined);
+      const isStated = ({ fromPromptTokens: from }: PriceTier) =>
+        tiers.some((tier) => tier.from_prompt_tokens === from);
+      return (
+        version !== undefined &&
+        (version.tiers.some((tier) => tier.fromPromptTokens > 0 && !isStated(tier)) ||
+          Object.keys(version.serviceTiers ?? {}).some((name) => !Object.hasOwn(serviceTiers, name)))
+      );
     };
     return {
       of,
@@ -73,7 +80,7 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
       models: changed,
       aliases: stated.aliases ?? [],
       misfits: [...effect.misfits].map(([part, ids]) => ({ part, models: ids })),
-      standardOnly: statesRates ? changed.filter(hasOtherRates) : [],
+      standardOnly: statesRates ? changed.filter(keepsOtherRates) : [],
     };
   });
 }

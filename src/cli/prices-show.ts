@@ -257,8 +257,11 @@ function tierTitle(from: number, mode: string): string {
   return from === 0 ? "prompts below the first tier" : `${whole} from ${from} tokens`;
 }
 
-function spanOf({ from, until }: { readonly from: string; readonly until: string | null }): string {
-  return until === null ? `from ${from}` : `from ${from} until ${until} (exclusive)`;
+/** Returns the days in which a statement applies, in words; "" for all days. */
+export function spanOf({ from, until }: { readonly from: string | null; readonly until: string | null }): string {
+  return [...(from === null ? [] : [`from ${from}`]), ...(until === null ? [] : [`until ${until} (exclusive)`])].join(
+    " ",
+  );
 }
 
 function minimumOf({ tokens, usd, at }: NonNullable<PriceShown["price"]>["minimum"]): string | null {

@@ -9,7 +9,7 @@ import { command, json } from "./command.ts";
 import { printLine, commandFailure } from "./io.ts";
 import { pricesDiff } from "./prices-diff.ts";
 import { pricesImport } from "./prices-import.ts";
-import { pricesShow } from "./prices-show.ts";
+import { pricesShow, spanOf } from "./prices-show.ts";
 import { fieldColumns, printRows, right } from "./table.ts";
 import { priceSettings } from "./tools.ts";
 
@@ -82,13 +82,9 @@ function changeJson({ of, place, from, until, models, aliases, misfits, standard
 }
 
 /** Returns what a change changes, and what it does not change, as lines with the change's position. */
-function changeLines({ of, place, from, until, models, aliases, misfits, standardOnly }: ChangeExplanation): string[] {
-  const time = [
-    ...(from === null ? [] : [` from ${from}`]),
-    ...(until === null ? [] : [` until ${until} (exclusive)`]),
-  ];
+function changeLines({ of, place, models, aliases, misfits, standardOnly, ...days }: ChangeExplanation): string[] {
   return [
-    ...(models.length === 0 ? [] : [`"${of}" changes ${listed(models)}${time.join("")}`]),
+    ...(models.length === 0 ? [] : [`"${of}" changes ${listed(models)} ${spanOf(days)}`.trimEnd()]),
     ...(aliases.length === 0 ? [] : [`"${of}" is also named ${aliases.join(", ")}`]),
     ...misfits.map((misfit) => `"${of}": ${misfit.part} does not fit ${listed(misfit.models)}`),
     ...(standardOnly.length === 0

@@ -195,7 +195,7 @@ export interface ChangeExplanation {
   readonly aliases: readonly string[];
   /** Parts of the change that do not fit some of its models, such as rates for a model with a price per request. */
   readonly misfits: readonly { readonly part: string; readonly models: readonly string[] }[];
-  /** Models with rates for long prompts or other service tiers, which the change's own rates do not replace. */
+  /** For a change of rates: models with rates of long prompts or of other service tiers that the change does not state. */
   readonly standardOnly: readonly string[];
 }
 

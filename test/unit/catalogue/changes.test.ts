@@ -697,6 +697,13 @@ it("a class whose rate a change misspells is not reported as a class without a r
   ]);
 });
 
+it("a spelling of two models is not said to be another name of one of them", () => {
+  const both = shipped.replace("  claude-1:", "  GPT-4o:");
+  expect(faults({ "shipped.yaml": both }, { "mine.yaml": changeOf("Gpt-4o", "streams: live") })).toEqual([
+    expect.stringMatching(/"Gpt-4o" names no model to change; did you mean "(gpt|GPT)-4o"\?$/),
+  ]);
+});
+
 it("a rule for cached tokens among the rates says where it belongs", () => {
   const mine = changeOf("gpt-4o", `${dated}, gateway: { cached_input: official }`);
   expect(faults({ "shipped.yaml": shipped }, { "mine.yaml": mine })).toEqual([

@@ -58,6 +58,17 @@ describe("prices check", () => {
     expect(stdout).toMatch(/\d+ models, no fault\n$/);
   });
 
+  it.each([
+    ["its tiers", 'gateway: { input: "0.60" }, tiers: [{ from_prompt_tokens: 101, gateway: { input: "1.20" } }]'],
+    ["a fraction, which also holds for long prompts", 'fraction: "0.5", gateway: { input: "0.60" }'],
+  ])("does not say that rates of long prompts stay the same if a change states %s", async (_, fields) => {
+    const { stdout } = await check(
+      `models: { own-a: { change: { from: 2026-01-01, source: "our contract", ${fields} } } }\n`,
+    );
+    expect(stdout).toContain('"own-a" changes own-a from 2026-01-01\n');
+    expect(stdout).not.toContain("stay the same");
+  });
+
   it("has the same facts in JSON", async () => {
     const change = '{ from: 2026-12-01, source: "our contract", gateway: { input: "0.60" } }';
     const { stdout } = await check(`models: { "own-*": { change: ${change} } }\n`, "--json");
