@@ -130,16 +130,27 @@ function holdsWith(
   return async (request, given) => {
     const pricing = pricer.quote(request, at);
     if (!pricing.ok || maximum === undefined)
-      return { hold: null, countedHold: null, unboundedFields: [], basis: null };
+      return {
+        hold: null,
+        countedHold: null,
+        heldPrompt: null,
+        countedPrompt: null,
+        unboundedFields: [],
+        basis: null,
+      };
     const asked = { quote: pricing.quote, body: new BodyBytes([given]), injected: null };
     const limited = outputCap === null ? undefined : underCap({ maximum, given: asked, price }, outputCap);
     const capped = limited?.ok === true ? limited.request : asked;
     const { quote, body } = capped;
-    const counted = (await pricer.tighten(quote, body, picoUsdMax))?.hold ?? null;
+    const tighter = await pricer.tighten(quote, body, picoUsdMax);
+    const counted = tighter?.hold ?? null;
+    const isLess = counted !== null && counted < (quote.hold ?? 0n);
     return {
       basis: limited?.ok === false ? null : basisOf(capped, maximum),
       hold: quote.hold,
-      countedHold: counted === null || counted >= (quote.hold ?? 0n) ? null : counted,
+      countedHold: isLess ? counted : null,
+      heldPrompt: quote.promptTokens,
+      countedPrompt: isLess ? (tighter?.promptTokens ?? null) : null,
       unboundedFields: quote.unboundedFields,
     };
   };
@@ -181,7 +192,17 @@ function printEstimate(io: Io, { items, ...sums }: EstimateJson, hasRequest: boo
       ? `the proxy would hold USD ${sums.hold_usd}${counted}${why}`
       : `the proxy holds at most USD ${sums.hold_usd} for a request to this model`,
   );
+  if (sums.held_prompt !== null && hasRequest) note(io, promptLine(sums.held_prompt, sums.counted_prompt));
   for (const line of sums.notes) note(io, line);
+}
+
+/** States how many prompt tokens the holds cover, and what decided these numbers. */
+function promptLine(held: NonNullable<EstimateJson["held_prompt"]>, counted: EstimateJson["counted_prompt"]): string {
+  const by = { bytes: "by its bytes", context: "the model's whole context" }[held.by];
+  const first = `the hold covers ${held.tokens} prompt tokens, ${by}`;
+  if (counted === null) return first;
+  const how = { tokenizer: "as counted", words: "by its words, because the tokenizer is not published" }[counted.by];
+  return `${first}; if the budget has less room, ${counted.tokens} ${how}`;
 }
 
 function knownOf(items: EstimateJson["items"]): string {

@@ -59,11 +59,34 @@ export function promptBound(size: RequestSize, model: ModelLimits): number {
   const parts = partTokens(size, model);
   if (parts === null) return most;
   const text = scaleTokens(size.textBytes, model.tokensPerByte);
-  const template =
+  return Math.min(text + templateBound(size) + parts, most);
+}
+
+function templateBound(size: RequestSize): number {
+  return (
     templateTokens.reply * (size.prompts ?? 1) +
     templateTokens.message * size.messages +
-    templateTokens.tool * size.tools;
-  return Math.min(text + template + parts, most);
+    templateTokens.tool * size.tools
+  );
+}
+
+/** Largest text that a provider adds around the tools of a request, in tokens. Anthropic's has up to 804. */
+const toolTextTokens = 1000;
+
+/**
+ * Returns the largest number of prompt tokens for a model whose tokenizer is not published, without images, audio and
+ * files. `words`: tokens of the prompt's ASCII words as another tokenizer counts them; `wordBytes`: their bytes. The
+ * words have at most `errorFactor` times as many tokens. Everything else is bounded by its bytes, because digits, signs,
+ * spaces in a row and other scripts may have as many tokens as bytes.
+ */
+export function promptBoundByWords(
+  size: RequestSize,
+  { tokensPerByte, errorFactor }: Pick<ModelLimits, "tokensPerByte"> & { readonly errorFactor: Permille },
+  { words, wordBytes }: { readonly words: number; readonly wordBytes: number },
+): number {
+  const others = scaleTokens(Math.max(size.textBytes - wordBytes, 0), tokensPerByte);
+  const around = templateBound(size) + (size.tools > 0 ? toolTextTokens : 0);
+  return scaleTokens(words, errorFactor) + others + around;
 }
 
 /**

@@ -40,8 +40,9 @@ export interface Charging {
   /** Settles a hold without an amount. Handles repeats and recovered holds like `post`. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Stores for two days, as a text, the values injected into a request with this idempotency key. Returns the
-   * first text that was stored for the key; null if no text is stored. If `injected` is null, only reads.
+   * Stores a text for two days under a name: the values injected into a request with an idempotency key, or a mark of
+   * `LongPrompts`. Returns the first text that was stored under the name; null if no text is stored. If `injected` is
+   * null, only reads.
    */
   injectedFor(idempotency: string, injected: string | null, at: number): Promise<InjectedResult>;
   /** Stores an observation of a stream and returns the marks of all models. If `seen` is null, only reads. */

@@ -28,6 +28,9 @@ export interface EstimateParams {
 interface EstimatedHolds {
   readonly hold: PicoUsd | null;
   readonly countedHold: PicoUsd | null;
+  /** Prompt tokens that each of the two holds covers; null if it covers none. */
+  readonly heldPrompt: number | null;
+  readonly countedPrompt: number | null;
   /** Fields whose cost has no bound under the price of at least one named model. */
   readonly unboundedFields: readonly string[];
   /** Basis of the output tokens in the hold; null if the request would be refused. */
@@ -113,15 +116,36 @@ async function holdsOf(tools: EstimateTools, model: CatalogueModel, version: Pri
       completion: ["output", "reasoning"],
     });
     const heldFor = { output_tokens: model.outputTokensMax, by: "model" };
-    return { unbounded: [], hold_usd: formatUsd(most), counted_hold_usd: null, held_for: heldFor };
+    const held = { tokens: model.contextTokens, by: "context" } as const;
+    return {
+      unbounded: [],
+      hold_usd: formatUsd(most),
+      counted_hold_usd: null,
+      held_for: heldFor,
+      held_prompt: held,
+      counted_prompt: null,
+    };
   }
-  const { hold, countedHold, unboundedFields: unbounded, basis } = await tools.holdsFor(given.request, given.body);
+  const { hold, countedHold, heldPrompt, countedPrompt, unboundedFields, basis } = await tools.holdsFor(
+    given.request,
+    given.body,
+  );
   return {
-    unbounded,
+    unbounded: unboundedFields,
     hold_usd: formatUsd(hold ?? (0n as PicoUsd)),
     counted_hold_usd: formatUsdOrNull(countedHold),
     held_for: basis && { output_tokens: basis.outputTokens, by: basis.by },
+    held_prompt: heldPrompt === null ? null : { tokens: heldPrompt, by: promptBoundedBy(heldPrompt, model) },
+    counted_prompt:
+      countedPrompt === null
+        ? null
+        : { tokens: countedPrompt, by: model.tokenizerIsPublic ? ("tokenizer" as const) : ("words" as const) },
   };
+}
+
+/** Returns the bound that decided the number of prompt tokens in the first hold. */
+function promptBoundedBy(tokens: number, { contextTokens }: CatalogueModel): "bytes" | "context" {
+  return tokens >= contextTokens ? "context" : "bytes";
 }
 
 /**

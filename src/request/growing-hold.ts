@@ -156,6 +156,8 @@ export class GrowingHold implements StreamWatch {
   /** True if the ledger refused the latest extension, and counting the prompt has not made room since. */
   #refused = false;
   #tightened = false;
+  /** Counted prompt tokens; undefined if the hold covers the prompt's bound. */
+  countedPrompt: number | undefined;
   #pauseTimer: Timer | undefined;
   #retryMs: number = retryMs.first;
   #wake: (() => void) | undefined;
@@ -372,8 +374,14 @@ export class GrowingHold implements StreamWatch {
   async #tighten(): Promise<boolean> {
     if (this.#tightened) return false;
     this.#tightened = true;
-    const tighter = await this.#deps.pricer.tighten(this.#params.quote, this.#params.body, this.#hold);
+    const tighter = await this.#deps.pricer.tighten(
+      this.#params.quote,
+      this.#params.body,
+      this.#hold,
+      this.#params.caller.key,
+    );
     if (tighter?.growth == null) return false;
+    this.countedPrompt = tighter.promptTokens;
     const coveredBefore = this.#covered;
     this.#countedGrowth = tighter.growth;
     this.#growth = this.#withStatedPrompt(tighter.growth);

@@ -24,6 +24,8 @@ export interface PendingCharge {
   readonly room: PicoUsd | null;
   /** Like `room`, only for the hard budgets whose amounts the caller may see. */
   readonly visibleRoom: PicoUsd | null;
+  /** Prompt tokens that the hold covers if they were counted; absent if the prompt's bytes bound them. */
+  readonly countedPrompt?: number | undefined;
 }
 
 /** `held`: the request that the hold covers, which is the capped one or one with an output maximum that fits. */
@@ -114,10 +116,18 @@ export async function placeHold(deps: HoldDeps, params: HoldParams): Promise<Hol
   let counted: number | undefined;
   for (let fits = 0; ;) {
     const result = await holdPlan(deps, params, held, plan);
-    if (result.ok) return { ok: true, charge: pendingCharge(deps, params, held.quote, plan, result), held };
+    if (result.ok) {
+      const charge = pendingCharge(deps, params, held.quote, plan, result);
+      return { ok: true, charge: plan === held.quote ? charge : { ...charge, countedPrompt: counted }, held };
+    }
     if (!isShort(result)) return { ok: false, refusal: await refusalOf(deps, params, held, result, undefined) };
     if (plan === held.quote) {
-      const tighter = await deps.pricer.tighten(held.quote, held.body, largestUsefulHold(result.shortage));
+      const tighter = await deps.pricer.tighten(
+        held.quote,
+        held.body,
+        largestUsefulHold(result.shortage),
+        params.who.caller.key,
+      );
       counted = tighter?.promptTokens;
       if (tighter !== undefined && (firstHold(tighter) ?? noMoney) < (firstHold(plan) ?? noMoney)) {
         plan = tighter;
@@ -181,7 +191,10 @@ async function refusalOf(
     isPriced: unpriced === undefined,
     fields: unboundedFields,
     why: request.fields.why,
-    affordable: maximum === null || !isShort(result) ? null : await affordableIn(deps, held, result.shortage, counted),
+    affordable:
+      maximum === null || !isShort(result)
+        ? null
+        : await affordableIn(deps, held, result.shortage, { key: who.caller.key, counted }),
   };
   return holdRefusal(deps, result, asked, who.caller);
 }
@@ -190,9 +203,9 @@ async function affordableIn(
   { pricer }: HoldDeps,
   { quote, body }: PricedRequest,
   shortage: Shortage,
-  counted: number | undefined,
+  { key, counted }: { readonly key: string; readonly counted: number | undefined },
 ): Promise<Affordable | null> {
-  const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted);
+  const tokens = await pricer.affordable(quote, body, roomNow(shortage), counted, key);
   return tokens === null ? null : { tokens, field: quote.request.maximumField ?? null };
 }
 

@@ -3,6 +3,7 @@ import type { ChargePosted } from "../ports/events.ts";
 import type { BodyBytes, Exchange, Handler } from "../ports/exchange.ts";
 import type { ChargeEnd } from "../ports/ledger.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
+import { promptTotal } from "../core/usage.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
 import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
@@ -34,6 +35,7 @@ import {
   type PipelineSteps,
   type RequestKind,
 } from "./pipeline.ts";
+import type { LongPrompts } from "./long-prompts.ts";
 import { knownName, type Pricer, type Pricing, type Quote } from "./price.ts";
 import { bodyFormOf, readRequest, type ReadingSteps } from "./read-request.ts";
 import { foreignTaskReason, noSuchTask, showsForeignTask, withhold, type Forwarded, type Verdict } from "./response.ts";
@@ -47,6 +49,7 @@ export interface RequestSteps extends PipelineSteps, ReadingSteps, OutputCapStep
   readonly pricer: Pricer;
   readonly tokens: TokenCounter;
   readonly streamMarks: StreamMarks;
+  readonly longPrompts: LongPrompts;
 }
 
 /** Request with a durable hold. Its last two fields change while it is forwarded. */
@@ -113,7 +116,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     const { capped, params, earlier } = capping;
     if (slot.countsTokens) {
       const overLimit = await reserveTokens(slot, capped.quote.promptTokens, () =>
-        steps.pricer.countPrompt(capped.quote, capped.body),
+        steps.pricer.countPrompt(capped.quote, capped.body, who.caller.key),
       );
       if (overLimit !== null) return { ok: false, refusal: overLimit };
     }
@@ -264,8 +267,27 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     growing?.end();
   }
 
-  settle(covered: MeteredRequest, ended: Ended, end: ChargeEnd, release: () => void): Promise<ChargePosted | null> {
-    return settleMetered(this.#steps, covered, ended, end, release);
+  async settle(
+    covered: MeteredRequest,
+    ended: Ended,
+    end: ChargeEnd,
+    release: () => void,
+  ): Promise<ChargePosted | null> {
+    const posted = await settleMetered(this.#steps, covered, ended, end, release);
+    if (posted !== null) this.#compareWithBound(covered, posted);
+    return posted;
+  }
+
+  /** Marks the key and model of a prompt that had more tokens than its bound by words. */
+  #compareWithBound({ who, charge, growing, quote }: MeteredRequest, { source, tokens }: ChargePosted): void {
+    const { model, request } = quote;
+    const bound = charge.countedPrompt ?? growing?.countedPrompt;
+    // Hosted tools add to the prompt that the gateway reports.
+    if (bound === undefined || model === undefined || model.tokenizerIsPublic || request.terms?.hostedTools != null)
+      return;
+    const reported = promptTotal(tokens);
+    if (source === "reported" && reported > bound)
+      this.#steps.longPrompts.record(who.caller.key, model.id, reported, bound);
   }
 }
 

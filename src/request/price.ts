@@ -6,6 +6,7 @@ import {
   plainTerms,
   predictedBound,
   promptBound,
+  promptBoundByWords,
   promptWithCalls,
   tiersToHold,
   toolBoundOf,
@@ -14,16 +15,18 @@ import {
 } from "../core/bounds.ts";
 import { fold, withoutVariant } from "../core/model-names.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
-import type { PromptText } from "../core/prompt-text.ts";
+import type { ChatText, PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, ceilingPrice, lacksHourRate, multiplyByPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensCovered, type Slices } from "../core/slices.ts";
 import { scaleTokens } from "../core/usage.ts";
+import { wordsIn } from "../core/words.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import { contentId } from "../wire/content-id.ts";
 import { mentionsMax, mergeFindings } from "../wire/findings.ts";
 import { modelFault, tooManyNames, type ModelRequest } from "../wire/model-request.ts";
+import type { LongPrompts } from "./long-prompts.ts";
 import { countPromptText } from "./meter.ts";
 
 /** Rule by which the hold of a stream grows. */
@@ -44,7 +47,7 @@ export interface HoldPlan {
 }
 
 /** Amount to hold after the prompt was counted. */
-interface CountedPlan extends HoldPlan {
+export interface CountedPlan extends HoldPlan {
   readonly promptTokens: number;
 }
 
@@ -104,6 +107,8 @@ export type Pricing =
 interface PricerDeps {
   readonly catalogue: () => Catalogue;
   readonly tokens: TokenCounter;
+  /** Absent if no marks are kept, as for an estimate. */
+  readonly longPrompts?: Pick<LongPrompts, "isMarked">;
   readonly unpriced: "record" | "refuse";
   /** Output tokens of a slice for each choice. A stream without a stated maximum holds one slice at first. */
   readonly sliceTokens: number;
@@ -164,30 +169,46 @@ export class Pricer {
   }
 
   /**
-   * Counts the tokens of the prompt and adds a bound for its template and media. Returns undefined if it cannot be
-   * counted.
+   * Counts the tokens of the prompt and adds a bound for its template and media. If the model's tokenizer is not
+   * published, counts only the ASCII words (`promptBoundByWords`). Returns undefined if the prompt cannot be counted.
+   * `key`: id of the key, whose prompts may be marked as longer than such a bound.
    */
-  async countPrompt({ request, model, promptTokens }: Quote, body: BodyBytes): Promise<number | undefined> {
-    if (
-      model === undefined ||
-      model.unit !== "token" ||
-      !model.tokenizerIsPublic ||
-      request.size.unboundedFields.length > 0
-    )
-      return undefined;
+  async countPrompt({ request, model, promptTokens }: Quote, body: BodyBytes, key = ""): Promise<number | undefined> {
+    if (model === undefined || model.unit !== "token" || request.size.unboundedFields.length > 0) return undefined;
     const media = partTokens(request.size, model);
     if (media === null) return undefined;
+    const text = await (model.tokenizerIsPublic
+      ? this.#countText(request, model, promptTokens, body)
+      : this.#boundText(request, model, body, key));
+    return text === undefined ? undefined : Math.min(text + media, promptTokens);
+  }
+
+  async #countText(
+    request: ModelRequest,
+    model: CatalogueModel,
+    promptTokens: number,
+    body: BodyBytes,
+  ): Promise<number | undefined> {
     const prompt = request.prompt.text(body.whole);
-    const counted = await countPromptText(
-      this.#deps.tokens,
-      prompt.kind === "chat" ? withoutTools(prompt) : prompt,
-      model,
-      promptTokens,
-    );
+    const text = prompt.kind === "chat" ? withoutTools(prompt) : prompt;
+    const counted = await countPromptText(this.#deps.tokens, text, model, promptTokens);
     if (!counted.ok) return undefined;
     const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
-    const outside = scaleTokens(request.prompt.bytesOutside(body.whole), model.tokensPerByte);
-    return Math.min(counted.tokens + template + outside + media, promptTokens);
+    return counted.tokens + template + scaleTokens(request.prompt.bytesOutside(body.whole), model.tokensPerByte);
+  }
+
+  async #boundText(
+    request: ModelRequest,
+    model: CatalogueModel,
+    body: BodyBytes,
+    key: string,
+  ): Promise<number | undefined> {
+    if ((await this.#deps.longPrompts?.isMarked(key, model.id)) === true) return undefined;
+    const prompt = request.prompt.text(body.whole);
+    const { text, breaks, bytes } = wordsIn(prompt.kind === "chat" ? textsOfChat(prompt.chat) : prompt.texts);
+    const counted = await this.#deps.tokens.countText(text, model.encoding);
+    if (!counted.ok) return undefined;
+    return promptBoundByWords(request.size, model, { words: Math.max(counted.tokens - breaks, 0), wordBytes: bytes });
   }
 
   /**
@@ -213,12 +234,12 @@ export class Pricer {
    * Returns the largest output maximum for each choice that `room` can pay for. Counts the prompt if that helps.
    * Returns null if a maximum does not bound the cost. `counted`: tokens of the prompt, if they were counted before.
    */
-  async affordable(quote: Quote, body: BodyBytes, room: bigint, counted?: number): Promise<number | null> {
+  async affordable(quote: Quote, body: BodyBytes, room: bigint, counted?: number, key = ""): Promise<number | null> {
     const byBytes = affordableOf(quote, room, this.#deps);
     // A count applies to one tokenizer only, so several models use the bound by bytes.
     if (byBytes === null || quote.models.length > 1) return byBytes;
     if (counted === undefined && affordableOf(quote, room, this.#deps, 0) === byBytes) return byBytes;
-    const prompt = counted ?? (await this.countPrompt(quote, body));
+    const prompt = counted ?? (await this.countPrompt(quote, body, key));
     return prompt === undefined ? byBytes : affordableOf(quote, room, this.#deps, prompt);
   }
 
@@ -226,13 +247,13 @@ export class Pricer {
    * Counts the prompt and returns the smaller amount to hold. Returns undefined if the prompt cannot be counted, or if
    * the output alone costs more than `room`.
    */
-  async tighten(quote: Quote, body: BodyBytes, room: bigint): Promise<CountedPlan | undefined> {
+  async tighten(quote: Quote, body: BodyBytes, room: bigint, key = ""): Promise<CountedPlan | undefined> {
     const { request, model, models } = quote;
     // A count applies to one tokenizer only.
     if (model === undefined || models.length > 1) return undefined;
     const withoutPrompt = firstHold(worstCaseFor(request, model, 0, this.#deps));
     if (withoutPrompt === null || withoutPrompt > room) return undefined;
-    const prompt = await this.countPrompt(quote, body);
+    const prompt = await this.countPrompt(quote, body, key);
     if (prompt === undefined) return undefined;
     const { hold, growth } = worstCaseFor(request, model, prompt, this.#deps);
     return { hold, growth, promptTokens: prompt };
@@ -417,6 +438,15 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 }
 
 const noTool = { type: "function", function: { name: "" } };
+
+/** Returns the texts of a chat that its body contains once each. */
+function textsOfChat({ texts, turns }: ChatText): readonly string[] {
+  const ofTurns = turns.flatMap(({ calls, results }) => [
+    ...calls.flatMap((call) => [call.name, call.arguments]),
+    ...results,
+  ]);
+  return [...texts, ...ofTurns];
+}
 
 /** Returns the amount that a hard budget must have left at the admission; null for a model without a price. */
 export function firstHold({ hold, growth }: HoldPlan): PicoUsd | null {

@@ -17,6 +17,7 @@ import { Pricer } from "../request/price.ts";
 import { createExhaustedCheck } from "../request/exhausted.ts";
 import { budgetNamesOf, type ShortageView } from "../request/hold.ts";
 import { createUsageRefusals } from "../request/usage-probe.ts";
+import { LongPrompts } from "../request/long-prompts.ts";
 import { StreamMarks } from "../request/stream-marks.ts";
 import { endpoints } from "../wire/endpoints/endpoints.ts";
 import { passthrough } from "../wire/endpoints/passthrough.ts";
@@ -61,6 +62,7 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
     ownView: settings.access.ownView,
   };
   const windowsOf: BudgetStore["windowsOf"] = (caller, at) => ledger.windowsOf(caller, at);
+  const longPrompts = new LongPrompts({ ledger, clock, log, background: work.add });
   const steps: RequestSteps = {
     ...shared,
     ...view,
@@ -74,6 +76,7 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
     pricer: new Pricer({
       catalogue,
       tokens,
+      longPrompts,
       unpriced: settings.pricing.unpriced,
       sliceTokens: settings.stream.sliceTokens,
       toolCalls: settings.pricing.toolCalls,
@@ -85,6 +88,7 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
     outputCap: settings.output.cap,
     streamUsage: settings.stream.usage,
     usageRefusals: createUsageRefusals(clock),
+    longPrompts,
     streamMarks: new StreamMarks({ ledger, clock, events, log, background: work.add }),
     unknownFields: settings.pricing.unknownFields,
     background: work.add,

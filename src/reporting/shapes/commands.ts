@@ -40,6 +40,20 @@ export const estimateSchema = z.strictObject({
     description:
       "Output tokens that `hold_usd` covers, and the field or bound that decided their number; null if the request would be refused.",
   }),
+  held_prompt: z
+    .strictObject({ tokens: count, by: z.enum(["bytes", "context"]) })
+    .nullable()
+    .meta({
+      description:
+        "Prompt tokens that `hold_usd` covers: by the prompt's bytes, or the model's whole context; null if the request cannot be priced.",
+    }),
+  counted_prompt: z
+    .strictObject({ tokens: count, by: z.enum(["tokenizer", "words"]) })
+    .nullable()
+    .meta({
+      description:
+        "Prompt tokens that `counted_hold_usd` covers: counted by the model's tokenizer, or bounded by its words if the tokenizer is not published; null without that hold.",
+    }),
   unbounded_fields: z
     .array(text)
     .meta({ description: "Fields whose cost has no upper bound. A hard budget refuses a request with such fields." }),

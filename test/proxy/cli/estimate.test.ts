@@ -136,6 +136,19 @@ describe("the JSON of an estimate", () => {
     expect(alone.hold_usd).toBe(alone.cost_usd);
   });
 
+  it("states the prompt tokens of both holds, and what decided them", async () => {
+    const prose = [{ role: "user", content: "Say hello to the people of the world. ".repeat(50) }];
+    const gpt = await estimateOf({ model: "gpt-4o", max_tokens: 10, messages: prose });
+    expect(gpt).toMatchObject({ held_prompt: { by: "bytes" }, counted_prompt: { by: "tokenizer" } });
+    const claude = await estimateOf({ model: "claude-opus-5-5", max_tokens: 10, messages: prose });
+    expect(claude).toMatchObject({ held_prompt: { by: "bytes" }, counted_prompt: { by: "words" } });
+    expect(claude.counted_prompt?.tokens).toBeLessThan((claude.held_prompt?.tokens ?? 0) / 2.5);
+    const hidden = await estimateOf({ model: "claude-opus-5-5", wonder: 1, messages: prose });
+    expect(hidden).toMatchObject({ held_prompt: { tokens: 1_000_000, by: "context" }, counted_prompt: null });
+    const alone = await estimateOf(null, "--model", "claude-opus-5-5");
+    expect(alone).toMatchObject({ held_prompt: { tokens: 1_000_000, by: "context" }, counted_prompt: null });
+  });
+
   it("marks input as an estimate with a foreign tokenizer, tools or a schema", async () => {
     const claude = await estimateOf({ model: "claude-sonnet-4-6", ...hello }, "--output-tokens", "10");
     expect(claude.items[0]).toMatchObject({ known: "estimate", why: expect.stringContaining("multiplied by 1.5") });

@@ -424,7 +424,6 @@ describe("a prompt", () => {
 
   it.each<[string, ModelRequest, Partial<CatalogueModel>]>([
     ["whose model is billed by seconds", request(), { unit: "second" }],
-    ["whose model has no public tokenizer", request(), { tokenizerIsPublic: false }],
     ["with a field that hides tokens", request({ size: { unboundedFields: ["documents"] } }), {}],
     ["with a file that the catalogue does not bound", request({ size: { fileParts: 1 } }), {}],
     ["of an unknown model", request({ model: "new" }), {}],
@@ -480,7 +479,7 @@ describe("a prompt", () => {
   });
 
   it("leaves an affordable output by its bytes if it cannot be counted or names several models", async () => {
-    const { pricer, quote } = counting(request(), { tokenizerIsPublic: false });
+    const { pricer, quote } = counting(request(), { tokenizerIsPublic: false, unit: "character" });
     expect(await pricer.affordable(quote, body, 50_550n)).toBe(499);
     expect(await pricer.affordable(quote, body, 50_551n)).toBe(500);
     const two = pricerOf({ models: [model(), model({ id: "other" })] });
