@@ -135,17 +135,11 @@ export const ownPaths = [
 /** Path of the gateway's callbacks, followed by the task's token. */
 export const callbackPath = "/v1/farebox/callbacks";
 
+/** Paths below `/v1` that only OpenAI's interface has. */
+export const openAiPaths = ["/chat/completions", "/completions", "/embeddings", "/responses", "/images", "/audio"];
+
 /** Paths below `/v1` that also work without `/v1`, for clients whose base URL lacks it. */
-export const unversionedPaths = [
-  "/chat/completions",
-  "/completions",
-  "/embeddings",
-  "/responses",
-  "/images",
-  "/audio",
-  "/models",
-  "/farebox",
-];
+export const unversionedPaths = [...openAiPaths, "/messages", "/models", "/farebox"];
 
 /** Returns true if a path, in any spelling, equals one of these prefixes or is below one. */
 export function isBelow(path: string, prefixes: readonly string[]): boolean {

@@ -84,7 +84,7 @@ export interface Exchange {
   end(): void;
   /** Sends the whole answer at once. */
   answer(status: number, headers: HeaderList, body: Uint8Array | string): void;
-  /** Answers with a refusal in OpenAI's error format. */
+  /** Answers with a refusal, in the error format of the client's interface. */
   refuse(refusal: Refusal, extraHeaders?: HeaderList): void;
   /** Breaks the connection, so that the client cannot mistake a partial answer for a complete one. */
   breakOff(): void;

@@ -194,7 +194,7 @@ export class StreamedResponse implements ResponseMode {
     }
     exchange.span?.note({ refusal: refusal.code });
     const gap = this.#lastWritten.length === 0 || endsEvent(this.#lastWritten) ? "" : "\n\n";
-    exchange.write(Buffer.from(gap + this.#endpoint.breakEvent(refusal)));
+    exchange.write(Buffer.from(gap + this.#endpoint.breakEvent(refusal, exchange.id)));
     exchange.end();
   }
 

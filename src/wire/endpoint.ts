@@ -39,9 +39,9 @@ export interface Endpoint {
   readonly askForUsage?: (body: Buffer) => Buffer;
   /**
    * Returns the event that ends a broken stream. Without the event, clients would mistake the stream for a complete
-   * answer.
+   * answer. `requestId`: Farebox's id of the request.
    */
-  breakEvent(refusal: Refusal): string;
+  breakEvent(refusal: Refusal, requestId: string): string;
 }
 
 /** Fields that limit the answer's text in the requests of an endpoint. */

@@ -7,7 +7,7 @@ import type { ExceededCeiling } from "../core/tasks.ts";
 import type { Affordable, BudgetRefusal, Refusal } from "../core/refusals.ts";
 
 /** Answer to a refused request. Its body has OpenAI's error format with all four fields, and `metadata` for figures. */
-interface RefusalAnswer {
+export interface RefusalAnswer {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
   readonly body: string;
@@ -88,9 +88,10 @@ function typeOf(status: number): string {
   return status === 402 ? "insufficient_quota" : status === 429 ? "rate_limit_error" : "invalid_request_error";
 }
 
-type WholeError = ErrorParams & { readonly code: string };
+export type WholeError = ErrorParams & { readonly code: string };
 
-function errorOf(refusal: Refusal): WholeError {
+/** Returns status, message, headers and details of the answer to a refusal. */
+export function errorOf(refusal: Refusal): WholeError {
   const answer = answers[refusal.code] as (refusal: Refusal) => ErrorParams;
   return { code: refusal.code, ...answer(refusal) };
 }
@@ -104,7 +105,7 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
     const message = `${refusal.fields.map(quoted).join(", ")} can cost more than Farebox can bound for ${refusal.model}, so a key under a hard budget cannot use it${refusal.why === null ? "" : `: ${refusal.why}`}.`;
     return { status: 400, code: "invalid_request", message, param: refusal.fields[0]?.replace(toolType, "") ?? null };
   },
-  invalid_api_key: (refusal) => ({ status: 401, message: refusal.message }),
+  invalid_api_key: (refusal) => ({ status: 401, message: refusal.message, headers: [noRetry] }),
   budget_exceeded: (refusal) => withAffordable(budgetExceeded(refusal), refusal),
   budget_held: (refusal) => withAffordable(budgetHeld(refusal), refusal),
   model_not_allowed: (refusal) => ({
@@ -152,7 +153,7 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
     return limitError(refusal.exceeded, refusal.retryAfterSeconds);
   },
   rate_limit_exceeded: (refusal) => limitError(refusal.exceeded, refusal.retryAfterSeconds),
-  too_many_subjects: () => ({ status: 429, message: tooManySubjects, headers: [["x-should-retry", "false"]] }),
+  too_many_subjects: () => ({ status: 429, message: tooManySubjects, headers: [noRetry] }),
   gateway_unreachable: (refusal) => ({ status: 502, message: refusal.message }),
   gateway_stream_broken: (refusal) => ({ status: 502, message: refusal.message }),
   gateway_redirect: () => ({
@@ -162,7 +163,7 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
   gateway_key_refused: () => ({
     status: 502,
     message: "The gateway refuses the key of this proxy; its operator must check FAREBOX_GATEWAY_API_KEY.",
-    headers: [["x-should-retry", "false"]],
+    headers: [noRetry],
   }),
   gateway_timeout: (refusal) => ({
     status: 504,
@@ -174,6 +175,18 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
   internal_error: () => ({ status: 500, message: "Farebox failed on this request; its log shows the reason." }),
 };
 
+/** Header that keeps SDKs and agents from sending a request again, because the answer would be the same. */
+export const noRetry = ["x-should-retry", "false"] as const;
+
+/** Longest wait after which a client may send a request again without a person, in seconds. */
+const retryAfterMax = 60;
+
+/** Returns the headers of a refusal that ends after a while. `helps`: false if no wait makes the request succeed. */
+function retryAfter(seconds: number, helps = true): readonly (readonly [string, string])[] {
+  const stated = ["retry-after", String(seconds)] as const;
+  return helps && seconds <= retryAfterMax ? [stated] : [stated, noRetry];
+}
+
 /** Matches the type of a tool after its position: "tools[3] (web_search)". */
 const toolType = / \(\w+\)$/;
 
@@ -184,9 +197,9 @@ function quoted(field: string): string {
 /** Returns the error for a wrong admin token: 401, or 429 after too many attempts. */
 function adminRefused(message: string, retryAfterSeconds: number | null): ErrorParams {
   if (retryAfterSeconds === null) {
-    return { status: 401, code: "invalid_api_key", message, headers: [["www-authenticate", "Bearer"]] };
+    return { status: 401, code: "invalid_api_key", message, headers: [["www-authenticate", "Bearer"], noRetry] };
   }
-  return { status: 429, code: "rate_limit_exceeded", message, headers: [["retry-after", String(retryAfterSeconds)]] };
+  return { status: 429, code: "rate_limit_exceeded", message, headers: retryAfter(retryAfterSeconds) };
 }
 
 function ledgerMessage({ running, forwarded }: Extract<Refusal, { code: "ledger_unavailable" }>): string {
@@ -310,7 +323,7 @@ function budgetExceeded(refusal: Extract<Refusal, { code: "budget_exceeded" }>):
   const state = beforeBody ? "has nothing left" : running ? stateOfStream : stateOfRequest;
   const message = `${budgetPhrase(refusal)} ${state}. It ${end === null ? "never resets" : `resets at ${isoTime(end)}`}.`;
   const metadata = beforeBody ? { ...figures(refusal), needed_usd: null } : figures(refusal);
-  return { status: 402, message, metadata, headers: [["x-should-retry", "false"]] };
+  return { status: 402, message, metadata, headers: [noRetry] };
 }
 
 function budgetHeld(refusal: BudgetRefusal): ErrorParams {
@@ -355,12 +368,11 @@ function limitError({ scope, kind, limit, needed }: ExceededRateLimit, retryAfte
     needed === null
       ? `${limitPhrase} is reached; try again in ${retryAfterSeconds} s.`
       : `${limitPhrase} is below the ${needed} tokens of this request's prompt alone.`;
-  const noRetry: ErrorParams["headers"] = needed === null ? [] : [["x-should-retry", "false"]];
   return {
     status: 429,
     message,
     metadata: { scope, limit: kind, value: String(limit) },
-    headers: [["retry-after", String(retryAfterSeconds)], ...noRetry],
+    headers: retryAfter(retryAfterSeconds, needed === null),
   };
 }
 
@@ -371,6 +383,6 @@ function ceilingError({ family, limit }: ExceededCeiling, retryAfterSeconds: num
     status: 429,
     message,
     metadata: { scope: "account", family, limit: "tasks", value: String(limit) },
-    headers: [["retry-after", String(retryAfterSeconds)]],
+    headers: retryAfter(retryAfterSeconds),
   };
 }

@@ -5,7 +5,7 @@ import type { Clock } from "../../ports/clock.ts";
 import type { RefusedEvent, RefusedRequest } from "../../ports/events.ts";
 import type { BodyResult, Exchange, HeaderList } from "../../ports/exchange.ts";
 import type { RequestSpan } from "../../ports/tracing.ts";
-import { refusalAnswer } from "../../wire/refusals.ts";
+import { errorShapeOf, refusalIn } from "../../wire/anthropic-error.ts";
 import { lingerAfterAnswer, readBody, type BodyRules } from "./body.ts";
 import type { BodyPool } from "./body-memory.ts";
 import { isLoopbackAddress, isLoopbackHost } from "../../core/addresses.ts";
@@ -155,7 +155,8 @@ export class HttpExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#deps.onRefusal({ refusal, request: this.recordAs });
     this.span?.note({ refusal: refusal.code });
-    const { status, headers, body } = refusalAnswer(refusal);
+    const shape = errorShapeOf(this.path, this.header("anthropic-version") !== undefined);
+    const { status, headers, body } = refusalIn(shape, refusal, this.id);
     // If the remaining body is large or has stalled, the connection is closed after the answer.
     const isStuck = refusal.code === "request_timeout";
     const closes = isStuck || mayRemain(this.#request, discardedBytesMax);

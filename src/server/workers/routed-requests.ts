@@ -11,7 +11,7 @@ import {
   type Summary,
 } from "../../ports/exchange.ts";
 import type { RequestSpan } from "../../ports/tracing.ts";
-import { refusalAnswer } from "../../wire/refusals.ts";
+import { errorShapeOf, refusalIn } from "../../wire/anthropic-error.ts";
 import type {
   PrimaryLink,
   ReplacedHeaders,
@@ -243,7 +243,8 @@ export class RoutedExchange implements Exchange {
 
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.span?.note({ refusal: refusal.code });
-    this.#setAnswer(refusalAnswer(refusal).status, {
+    const shape = errorShapeOf(this.path, this.header("anthropic-version") !== undefined);
+    this.#setAnswer(refusalIn(shape, refusal, this.id).status, {
       kind: "refusal",
       refusal,
       request: this.recordAs,

@@ -46,6 +46,7 @@ it("task routes have fixed kinds, methods and reserved paths", () => {
     "/responses",
     "/images",
     "/audio",
+    "/messages",
     "/models",
     "/farebox",
   ]);

@@ -507,7 +507,7 @@ it("a broken response ends with an event that Codex shows without a retry, and o
     { code: "overloaded", message },
   ] as const) {
     const [failed, raised, ...others] = at("/v1/responses")
-      .breakEvent(refusal)
+      .breakEvent(refusal, "id")
       .split(/(?<=\n\n)/);
     expect(others).toEqual([]);
     expect(raised).toBe(typedRefusalEvent(refusal));

@@ -62,7 +62,11 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
     code: "invalid_request",
     param: "plugins",
   },
-  invalid_api_key: { refusal: { code: "invalid_api_key", message: "x" }, status: 401 },
+  invalid_api_key: {
+    refusal: { code: "invalid_api_key", message: "x" },
+    status: 401,
+    headers: { "x-should-retry": "false" },
+  },
   budget_exceeded: {
     refusal: { code: "budget_exceeded", shortage, scopeName: "key:alice", subjectName: null, showsAmounts: true },
     status: 402,
@@ -82,7 +86,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
     refusal: { code: "admin_refused", message: "x", retryAfterSeconds: null },
     status: 401,
     code: "invalid_api_key",
-    headers: { "www-authenticate": "Bearer" },
+    headers: { "www-authenticate": "Bearer", "x-should-retry": "false" },
   },
   conflict: { refusal: { code: "conflict", message: "x" }, status: 409 },
   method_not_allowed: {
@@ -181,6 +185,22 @@ describe("a refusal", () => {
       expect(refusalEvent(refusal)).toBe(`data: ${answer.body}\n\n`);
     },
   );
+
+  it.each([
+    [60, undefined],
+    [61, "false"],
+  ])("that ends after %i s states whether a client may wait for it", (retryAfterSeconds, shouldRetry) => {
+    const exceeded = { scope: "key:alice", kind: "rpm", limit: 60, needed: null } as const;
+    for (const refusal of [
+      { code: "rate_limit_exceeded", exceeded, retryAfterSeconds },
+      { code: "concurrency_limit", exceeded: { family: "all", limit: 2 }, retryAfterSeconds },
+      { code: "admin_refused", message: "x", retryAfterSeconds },
+    ] as const) {
+      const { status, headers } = refusalAnswer(refusal);
+      const { "retry-after": wait, "x-should-retry": retry } = Object.fromEntries(headers);
+      expect([status, wait, retry]).toEqual([429, String(retryAfterSeconds), shouldRetry]);
+    }
+  });
 
   it("a refused model is followed by a similar one", () => {
     const messageOf = (refusal: Refusal) =>
