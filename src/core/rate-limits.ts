@@ -27,11 +27,14 @@ export function changedRateLimits(limits: RateLimits, { rpm, tpm, parallel }: Ra
 
 export const rateLimitMax = 1_000_000_000;
 
+/** Largest number of free requests of a key in any 60 seconds. They do not count toward its other limits. */
+export const freeRpm = 600;
+
 /** A limit that a request would exceed. */
 export interface ExceededRateLimit {
   /** `key:alice` or `team:research`. */
   readonly scope: string;
-  readonly kind: keyof RateLimits;
+  readonly kind: keyof RateLimits | "free_rpm";
   readonly limit: number;
   /** Number of tokens in the request, if this request alone exceeds the limit; null otherwise. */
   readonly needed: number | null;

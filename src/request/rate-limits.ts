@@ -1,4 +1,6 @@
 import {
+  freeRpm,
+  noRateLimits,
   nothingUsed,
   sumOfUse,
   tightestRateLimit,
@@ -21,9 +23,10 @@ import { SlidingWindow } from "./sliding-window.ts";
 export interface RateLimiter {
   /**
    * Counts a request and takes a slot, for both the key and its team. If either has reached a limit, refuses the
-   * request and counts it for neither.
+   * request and counts it for neither. `isFree`: true for a request that costs nothing. It takes a slot, but has a rate
+   * of its own.
    */
-  enter(who: Authenticated): Entry | Promise<Entry>;
+  enter(who: Authenticated, isFree?: boolean): Entry | Promise<Entry>;
   /** Returns the state of each limit that applies to the caller: first the key's limits, then the team's. */
   standing(who: Authenticated): readonly RateLimitStatus[];
 }
@@ -132,6 +135,8 @@ interface Party {
   readonly scope: string;
   readonly limits: RateLimits;
   readonly counters: UsageCounters;
+  /** Limit of requests per minute under which the request counts; null for none. */
+  readonly rate: "rpm" | "free_rpm" | null;
   /** Returns the latest usage that peers reported. */
   readonly peers: () => RateLimitUse;
 }
@@ -141,7 +146,7 @@ export type PeerUsage = (id: string) => RateLimitUse;
 
 /** Limiter that counts in this process and returns results without waiting. */
 export interface ProcessRateLimiter extends RateLimiter {
-  enter(who: Authenticated): Entry;
+  enter(who: Authenticated, isFree?: boolean): Entry;
   /** Returns the usage in this process by key or team id. Contains only limited keys and teams with any usage. */
   used(): Readonly<Record<string, RateLimitUse>>;
 }
@@ -179,10 +184,11 @@ export function createRateLimiter(deps: {
     return counters;
   };
 
-  const partyOf = (scope: string, limits: RateLimits, id: string, now: number): Party => ({
+  const partyOf = (scope: string, limits: RateLimits, id: string, now: number, rate: Party["rate"] = "rpm"): Party => ({
     scope,
     limits,
     counters: countersOf(id, now),
+    rate,
     peers: () => peerUsage(id),
   });
 
@@ -199,11 +205,23 @@ export function createRateLimiter(deps: {
     return parties;
   };
 
+  /** Returns the slots that a free request needs, and the rate of free requests of the key. */
+  const freePartiesOf = (who: Authenticated, now: number): Party[] => {
+    const slots = partiesOf(who, now).flatMap((party): Party[] =>
+      party.limits.parallel === null
+        ? []
+        : [{ ...party, limits: { ...noRateLimits, parallel: party.limits.parallel }, rate: null }],
+    );
+    if (who.key === null) return slots;
+    const limits = { ...noRateLimits, rpm: freeRpm };
+    return [partyOf(`key:${who.key.name}`, limits, `free:${who.key.id}`, now, "free_rpm"), ...slots];
+  };
+
   return {
-    enter(who) {
-      if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return unlimitedEntry;
+    enter(who, isFree = false) {
+      if (isNeverRefused(who, isFree)) return unlimitedEntry;
       const now = clock.monotonic();
-      const parties = partiesOf(who, now);
+      const parties = isFree ? freePartiesOf(who, now) : partiesOf(who, now);
       const refusal = entryRefusal(parties, now);
       if (refusal !== null) return { ok: false, refusal, headers: headersOf(parties, now) };
       return { ok: true, slot: new RateLimitedSlot(parties, clock, now) };
@@ -238,8 +256,8 @@ class RateLimitedSlot implements Slot {
     this.#parties = parties;
     this.#clock = clock;
     this.countsTokens = parties.some(({ limits }) => limits.tpm !== null);
-    for (const { counters } of parties) {
-      this.#second = counters.requests.add(1, now);
+    for (const { counters, rate } of parties) {
+      if (rate !== null) this.#second = counters.requests.add(1, now);
       counters.running++;
     }
   }
@@ -292,7 +310,7 @@ class RateLimitedSlot implements Slot {
     if (this.#cancelled) return;
     this.#cancelled = true;
     const now = this.#clock.monotonic();
-    for (const { counters } of this.#parties) counters.requests.correct(this.#second, -1, now);
+    for (const { counters, rate } of this.#parties) if (rate !== null) counters.requests.correct(this.#second, -1, now);
   }
 
   leave(): void {
@@ -310,6 +328,11 @@ class RateLimitedSlot implements Slot {
       this.#reserved = { second: counters.tokens.add(amounts[index] ?? 0, now), amounts };
     });
   }
+}
+
+/** Returns true if no limit can refuse a request. The limiter then need not count it. */
+export function isNeverRefused({ key, team }: Authenticated, isFree: boolean): boolean {
+  return isFree ? key === null : !isLimited(key?.limits) && !isLimited(team?.limits);
 }
 
 /** Returns true if any of the limits is set. */
@@ -342,12 +365,12 @@ interface ExceededWithWait extends ExceededRateLimit {
 function entryRefusal(parties: readonly Party[], now: number): Refusal | null {
   const exceeded: ExceededWithWait[] = [];
   for (const party of parties) {
-    const { scope, limits, counters, peers } = party;
+    const { scope, limits, counters, rate, peers } = party;
     const { requests, running } = usedOf(party, now);
-    if (limits.rpm !== null && requests >= limits.rpm) {
+    if (rate !== null && limits.rpm !== null && requests >= limits.rpm) {
       exceeded.push({
         scope,
-        kind: "rpm",
+        kind: rate,
         limit: limits.rpm,
         needed: null,
         waitMs: msUntilRoom(counters.requests, peers().requests, limits.rpm - 1, now),

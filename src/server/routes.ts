@@ -30,7 +30,7 @@ import { SpendMemory } from "../reporting/spend-memory.ts";
 import type { Store } from "../ports/stores.ts";
 import type { FleetMember } from "./fleet.ts";
 import { dashboardFolder } from "./package.ts";
-import { buildSteps, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "./steps.ts";
+import { buildSteps, freeRoutes, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "./steps.ts";
 import { buildTaskRoutes } from "./task-wiring.ts";
 
 /** Parts that only the primary has, for requests to the gateway. */
@@ -87,6 +87,7 @@ export function buildRequestRoutes(
   return {
     routes: [
       ...meteredRoutes(steps),
+      ...freeRoutes(steps),
       ...modelRoutes({ authenticate, catalogue, clock }),
       ...tasks.routes,
       {

@@ -10,6 +10,7 @@ import { Forwarder, idempotencySecretOf, type ForwardLimits } from "../request/f
 import type { KeyWatch } from "../request/gateway-key.ts";
 import { createMask, type Mask } from "../request/response.ts";
 import { meteredRequest, type RequestSteps } from "../request/metered-request.ts";
+import { freePaths, freeRequest } from "../request/free-request.ts";
 import { listModels, showModel } from "../request/models.ts";
 import { mayBeForwarded, passAllThrough } from "../request/passthrough.ts";
 import type { PipelineSteps } from "../request/pipeline.ts";
@@ -103,6 +104,11 @@ export function meteredRoutes(steps: RequestSteps): readonly Route[] {
     path: endpoint.route,
     handler: meteredRequest(steps, endpoint),
   }));
+}
+
+/** Returns the routes whose requests are forwarded and cost nothing. */
+export function freeRoutes(steps: RequestSteps): readonly Route[] {
+  return freePaths.map((path) => ({ method: "post", path, handler: freeRequest(steps, path) }));
 }
 
 /** Returns the routes that list the models that a key may use. */

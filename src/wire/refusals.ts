@@ -357,6 +357,7 @@ const tooManySubjects =
 
 const limitUnits = {
   rpm: "requests per minute",
+  free_rpm: "free requests per minute",
   tpm: "tokens per minute",
   parallel: "requests at the same time",
 } as const;

@@ -47,6 +47,7 @@ export interface PrimaryCalls {
   enter(given: {
     readonly id: number;
     readonly who: Authenticated;
+    readonly isFree: boolean;
   }): SlotReply<{ readonly refusal: Refusal | null; readonly countsTokens: boolean }>;
   reserve(given: { readonly id: number; readonly tokens: number }): SlotReply<{ readonly fits: boolean }>;
   reserveOrRefuse(given: {

@@ -1,6 +1,6 @@
 import type { Refusal } from "../../core/refusals.ts";
 import type { HeaderList } from "../../ports/exchange.ts";
-import { unlimited, type Entry, type RateLimiter, type Slot, isLimited } from "../../request/rate-limits.ts";
+import { unlimited, type Entry, type RateLimiter, type Slot, isNeverRefused } from "../../request/rate-limits.ts";
 import type { PrimaryLink, SlotReply, RequestCommand } from "./protocol.ts";
 import type { KeyStore, RunSessions, TeamStore } from "../../ports/stores.ts";
 import type { BudgetStore, Charging } from "../../ports/ledger.ts";
@@ -12,17 +12,17 @@ import type { BodyMemory, BodyPool } from "../http/body-memory.ts";
 const unlimitedEntry: Entry = { ok: true, slot: unlimited };
 
 /**
- * Creates a limiter that asks the primary, which counts for all workers. It makes no call for a key and a team without
- * limits.
+ * Creates a limiter that asks the primary, which counts for all workers. It makes no call for a request that no limit
+ * can refuse.
  */
 export function createRemoteRateLimiter(link: PrimaryLink): Pick<RateLimiter, "enter"> {
   let slots = 0;
   return {
-    enter(who) {
-      if (!isLimited(who.key?.limits) && !isLimited(who.team?.limits)) return unlimitedEntry;
+    enter(who, isFree = false) {
+      if (isNeverRefused(who, isFree)) return unlimitedEntry;
       const id = ++slots;
       return link
-        .ask("enter", { id, who })
+        .ask("enter", { id, who, isFree })
         .then(({ refusal, countsTokens, headers }): Entry =>
           refusal === null
             ? { ok: true, slot: new RemoteSlot(link, id, countsTokens, headers) }

@@ -69,7 +69,7 @@ export class WorkerHandler {
       session: (id) => sessions.find(id),
       sessionSecret: () => sessions.secret(),
       windowsOf: ({ caller, at }) => store.ledger.windowsOf(caller, at),
-      enter: ({ id, who }) => this.#enter(id, who),
+      enter: (given) => this.#enter(given),
       reserve: ({ id, tokens }) =>
         this.#reserve(
           id,
@@ -178,11 +178,8 @@ export class WorkerHandler {
     });
   }
 
-  async #enter(
-    id: number,
-    who: Parameters<PrimaryCalls["enter"]>[0]["who"],
-  ): Promise<ReturnType<PrimaryCalls["enter"]>> {
-    const entry = await this.#deps.shared.limiter.enter(who);
+  async #enter({ id, who, isFree }: Parameters<PrimaryCalls["enter"]>[0]): Promise<ReturnType<PrimaryCalls["enter"]>> {
+    const entry = await this.#deps.shared.limiter.enter(who, isFree);
     if (!entry.ok) return { refusal: entry.refusal, countsTokens: false, headers: entry.headers };
     const { slot } = entry;
     if (this.#isClosed) slot.leave();

@@ -18,7 +18,7 @@ import { createTokenCounter } from "../../platform/tokens/token-counter.ts";
 import { type Answering, buildHttpFront, type Front } from "../http-front.ts";
 import { dashboardFolder, packageVersion } from "../package.ts";
 import { growUnderLoad, tuneRuntime } from "../runtime.ts";
-import { buildSteps, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "../steps.ts";
+import { buildSteps, freeRoutes, meteredRoutes, modelRoutes, passedRoutes, type ProcessParts } from "../steps.ts";
 import { routedPath } from "../task-wiring.ts";
 import { openTracing } from "../tracing.ts";
 import { readStoredUsers } from "../../wire/headers.ts";
@@ -160,6 +160,7 @@ async function buildOwnRoutes(settings: Settings, parts: ProcessParts, { link, c
   });
   const routes: readonly Route[] = [
     ...meteredRoutes(steps),
+    ...freeRoutes(steps),
     ...modelRoutes({ authenticate, catalogue, clock }),
     frontRoute,
     ...dashboardRoutes({ folder: dashboardFolder }),

@@ -106,6 +106,8 @@ const chat = (
   more: object = {},
   options: WireOptions = {},
 ): Promise<WireAnswer> => fetchAnswer({ url, key }, body(more), options);
+const countTokens = ({ serve: { url } }: Scene, key: string): Promise<WireAnswer> =>
+  fetchAnswer({ url, key }, body(), { path: "/v1/messages/count_tokens" });
 const open = ({ serve: { url } }: Scene, key: string, more: object): Promise<OpenAnswer> =>
   openAnswer({ url, key }, body(more));
 const statuses = (answers: readonly WireAnswer[]) =>
@@ -307,6 +309,8 @@ describe("a proxy with two workers", () => {
     );
     const extra = await Promise.all(Array.from({ length: 6 }, () => chat(scene, narrow)));
     expect(statuses(extra)).toEqual({ 429: 6 });
+    const counting = await Promise.all(Array.from({ length: 4 }, () => countTokens(scene, narrow)));
+    expect(statuses(counting)).toEqual({ 429: 4 });
     for (const { request } of streams) request.destroy();
     await until(async () => (await chat(scene, narrow)).status === 200);
 
@@ -325,6 +329,18 @@ describe("a proxy with two workers", () => {
     };
     await until(async () => JSON.stringify(await left()).includes(String(5000 - used)));
     expect((await chat(scene, wordy)).headers["x-ratelimit-limit-tokens"]).toBe("5000");
+  });
+
+  it("counts free requests over both, apart from other requests", async () => {
+    const key = await scene.addKey("counting", { limits: { rpm: 1 } });
+    // The sandbox does not have the path.
+    expect(statuses(await Promise.all(Array.from({ length: 605 }, () => countTokens(scene, key))))).toEqual({
+      404: 600,
+      429: 5,
+    });
+    expect(statuses([await chat(scene, key), await chat(scene, key)])).toEqual({ 200: 1, 429: 1 });
+    const answering = Object.keys(answeredBy(scene.serve, "/v1/messages/count_tokens"));
+    expect(answering.toSorted()).toEqual(["1", "2"]);
   });
 
   it("writes the output cap at both, and the same fitted output for one idempotency key", async () => {

@@ -225,6 +225,63 @@ describe("tokens per minute", () => {
   });
 });
 
+describe("free requests", () => {
+  const free = (limiter: ProcessRateLimiter, who: Authenticated) => limiter.enter(who, true);
+
+  it("have a rate of 600 a minute for each key, next to all other limits", () => {
+    const clock = manualClock();
+    const limiter = createRateLimiter({ clock });
+    const alice = caller("alice", { rpm: 1 }, { rpm: 1, tpm: 1 });
+    for (let index = 0; index < 600; index++) {
+      const entry = free(limiter, alice);
+      expect(entry.ok && entry.slot.countsTokens).toBe(false);
+      if (entry.ok) entry.slot.leave();
+      clock.advance(10);
+    }
+    expect(remaining(limiter, alice)).toEqual(["key:alice rpm 1", "team:red rpm 1", "team:red tpm 1"]);
+    const exceeded = { scope: "key:alice", kind: "free_rpm", limit: 600, needed: null };
+    expect(free(limiter, alice)).toMatchObject({
+      ok: false,
+      refusal: { code: "rate_limit_exceeded", exceeded, retryAfterSeconds: 55 },
+    });
+    expect(free(limiter, caller("bob", {})).ok).toBe(true);
+    entered(limiter, alice);
+    expect(limiter.enter(alice)).toMatchObject({ ok: false, refusal: { exceeded: { kind: "rpm", limit: 1 } } });
+    clock.advance(55_000);
+    expect(free(limiter, alice).ok).toBe(true);
+  });
+
+  it("take a slot of the key and of its team, as other requests do", () => {
+    const limiter = createRateLimiter({ clock: manualClock() });
+    const [alice, bob] = [caller("alice", {}, { parallel: 2 }), caller("bob", { parallel: 1 }, { parallel: 2 })];
+    const first = free(limiter, alice);
+    entered(limiter, bob);
+    const scopeOf = (entry: ReturnType<typeof free>) =>
+      entry.ok || !("exceeded" in entry.refusal) ? null : entry.refusal.exceeded;
+    expect(scopeOf(free(limiter, bob))).toMatchObject({ scope: "key:bob", kind: "parallel", limit: 1 });
+    expect(scopeOf(free(limiter, alice))).toMatchObject({ scope: "team:red", kind: "parallel", limit: 2 });
+    if (first.ok) first.slot.leave();
+    expect(free(limiter, alice).ok).toBe(true);
+  });
+
+  it("count among all proxies on a ledger", () => {
+    const limiter = createRateLimiter({
+      clock: manualClock(),
+      peerUsage: (id) => ({ requests: id === "free:id-alice" ? 599 : 0, tokens: 0, running: 0 }),
+    });
+    const alice = caller("alice", {});
+    expect(free(limiter, alice).ok).toBe(true);
+    expect(limiter.used()).toEqual({ "free:id-alice": { requests: 1, tokens: 0, running: 1 } });
+    expect(free(limiter, alice).ok).toBe(false);
+  });
+
+  it("without a key have no limit", () => {
+    const limiter = createRateLimiter({ clock: manualClock() });
+    const entry = free(limiter, { key: null, team: null, caller: { key: "", team: null } });
+    expect(entry).toEqual({ ok: true, slot: unlimited });
+  });
+});
+
 describe("parallel requests", () => {
   it("are refused above the limit, and each end admits exactly one more", () => {
     const limiter = createRateLimiter({ clock: manualClock() });
