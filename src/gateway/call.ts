@@ -4,6 +4,7 @@ import type { OutboundProxy } from "../core/outbound-proxy.ts";
 import { Running } from "../core/running.ts";
 import type { Clock, Timer } from "../ports/clock.ts";
 import type {
+  CredentialHeader,
   Gateway,
   GatewayCall,
   GatewayFailure,
@@ -13,6 +14,9 @@ import type {
 } from "../ports/gateway.ts";
 import { IdleSockets, type SocketUse } from "./idle-sockets.ts";
 import { ProxyFailed } from "./tunnel.ts";
+
+const bearer: readonly CredentialHeader[] = ["authorization"];
+const apiKeyHeader: readonly CredentialHeader[] = ["x-api-key"];
 
 /** Largest number of redirects to follow for one request. All must lead to the gateway's origin. */
 const redirectsMax = 5;
@@ -91,14 +95,15 @@ export class EngineCalls implements Gateway {
   }
 
   /**
-   * Returns a request with base path, length and credential added. Paths under /v1 need a bearer token, all others need
-   * `x-api-key` (gateway interface, section 5).
+   * Returns a request with base path, length and credential added. By default, paths under /v1 need a bearer token, all
+   * others need `x-api-key` (gateway interface, section 5).
    */
-  #outgoing({ method, path, headers: given, body, silenceMs }: GatewayRequest): GatewayRequest {
+  #outgoing({ method, path, headers: given, credential, body, silenceMs }: GatewayRequest): GatewayRequest {
     const headers: Record<string, string> = { ...given };
     if (body !== undefined) headers["content-length"] = String(body.length);
-    if (path.startsWith("/v1/")) headers["authorization"] = this.#authorization;
-    else headers["x-api-key"] = this.#apiKey;
+    const names = credential ?? (path.startsWith("/v1/") ? bearer : apiKeyHeader);
+    if (names.includes("authorization")) headers["authorization"] = this.#authorization;
+    if (names.includes("x-api-key")) headers["x-api-key"] = this.#apiKey;
     return { method, path: this.#basePath + path, headers, body, silenceMs };
   }
 

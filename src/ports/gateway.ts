@@ -1,5 +1,8 @@
 import type { BodyBytes } from "./exchange.ts";
 
+/** Header in which a credential is sent: as a bearer token, or alone. */
+export type CredentialHeader = "authorization" | "x-api-key";
+
 /** One request to the gateway. `headers` never contains the gateway's credential; the adapter adds it. */
 export interface GatewayRequest {
   readonly method: string;
@@ -7,6 +10,8 @@ export interface GatewayRequest {
   readonly path: string;
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Headers for the gateway's credential; by default, the one that the gateway documents for the path. */
+  readonly credential?: readonly CredentialHeader[] | undefined;
   /** The exact bytes to send; undefined for a request without a body. */
   readonly body: BodyBytes | undefined;
   /** Longest time without a byte before the call fails as `silent`, in milliseconds. */

@@ -20,6 +20,7 @@ import type { Catalogue } from "../ports/catalogue.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
 import { refuse, type Exchange, type Handler, type Summary } from "../ports/exchange.ts";
+import type { CredentialHeader } from "../ports/gateway.ts";
 import type { KeyStore, RunSessions, TeamStore } from "../ports/stores.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
 import { readPinnedTags, readUserHeader, type StoredUser } from "../wire/headers.ts";
@@ -262,15 +263,40 @@ export function hasCredential(exchange: Exchange): boolean {
 export function credentialOf(exchange: Exchange): string | undefined {
   let found: string | undefined;
   for (const name of credentialHeaders) {
-    for (const text of exchange.header(name)?.split(",") ?? []) {
-      const credential = name === "authorization" ? /^\s*Bearer\s+(\S+)\s*$/i.exec(text)?.[1] : text.trim();
-      if (credential === undefined || credential === "" || credential === found) continue;
+    for (const credential of credentialsIn(exchange, name)) {
+      if (credential === found) continue;
       if (found !== undefined) return "two";
       found = credential;
     }
   }
   return found;
 }
+
+/** Returns the credentials in one header; none if it is missing. */
+function credentialsIn(
+  exchange: Pick<Exchange, "header">,
+  name: (typeof credentialHeaders)[number],
+): readonly string[] {
+  return (exchange.header(name)?.split(",") ?? []).flatMap((text) => {
+    const credential = name === "authorization" ? /^\s*Bearer\s+(\S+)\s*$/i.exec(text)?.[1] : text.trim();
+    return credential === undefined || credential === "" ? [] : [credential];
+  });
+}
+
+/**
+ * Returns the headers for the gateway's credential: those in which the client sent its own. Gateways read Anthropic's
+ * interface with either. Returns undefined if the client used neither, or for another interface.
+ */
+export function credentialHeadersOf(
+  exchange: Pick<Exchange, "header">,
+  path: string,
+): readonly CredentialHeader[] | undefined {
+  if (!/^\/v1\/messages(?:[/?]|$)/.test(path)) return undefined;
+  const used = gatewayCredentials.filter((name) => credentialsIn(exchange, name).length > 0);
+  return used.length === 0 ? undefined : used;
+}
+
+const gatewayCredentials: readonly CredentialHeader[] = ["authorization", "x-api-key"];
 
 const credentialHeaders = ["authorization", "x-api-key", "api-key"] as const;
 

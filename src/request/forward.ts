@@ -40,6 +40,7 @@ import {
   maskedText,
   type Mask,
 } from "./response.ts";
+import { credentialHeadersOf } from "./authenticate.ts";
 import type { KeyWatch } from "./gateway-key.ts";
 import { clientLeft, failedCall, shutdown, timeLimit, type Stopped, type WholeFailure } from "./gateway-failure.ts";
 import { sharedPace, timedPace } from "./stream-watch.ts";
@@ -161,6 +162,8 @@ class Forwarding implements GatewayReceiver {
   #repeatsKey = false;
   /** True if an answer with a success status states an error. */
   #statesError = false;
+  /** False if the credential was sent only in a header that the gateway does not document for the path. */
+  #isKeyFormDocumented = true;
   #over = false;
 
   constructor(
@@ -182,7 +185,9 @@ class Forwarding implements GatewayReceiver {
   start(): void {
     const { exchange, path, headers, body } = this.#params;
     exchange.onClientGone(() => this.#clientGone());
-    const request = { method: exchange.method, path, headers, body, silenceMs: this.#limits.silenceMs };
+    const credential = credentialHeadersOf(exchange, path);
+    this.#isKeyFormDocumented = credential?.includes("authorization") !== false;
+    const request = { method: exchange.method, path, headers, credential, body, silenceMs: this.#limits.silenceMs };
     try {
       this.#call = this.#gateway.send(request, this);
     } catch (error) {
@@ -241,11 +246,12 @@ class Forwarding implements GatewayReceiver {
 
   /**
    * True if a 401 can only mean the key of this proxy. A gateway also refuses with 401 a wrong organization or project
-   * that the client names, or a key in the query.
+   * that the client names, a key in the query, or a key in a header that it does not read.
    */
   get #isSureOfKey(): boolean {
     const { mayNeedOtherKey, headers, exchange } = this.#params;
     return (
+      this.#isKeyFormDocumented &&
       mayNeedOtherKey !== true &&
       !identityHeaders.some((name) => headers[name] !== undefined) &&
       !identityInQuery.test(exchange.query)

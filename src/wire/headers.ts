@@ -29,10 +29,11 @@ const forwardedNames = new Set<string>([
   "accept-language",
   "idempotency-key",
   "user-agent",
+  "x-app",
   "x-client-request-id",
   ...traceHeaders,
 ]);
-const forwardedPrefixes = ["openai-", "anthropic-", "x-stainless-"];
+const forwardedPrefixes = ["openai-", "anthropic-", "x-claude-code-", "x-stainless-"];
 
 /**
  * Form in which Farebox reads the body of a request. `unread`: Farebox forwards a body that it cannot read as JSON.
