@@ -8,6 +8,8 @@ export interface RequestSize {
   readonly textBytes: number;
   readonly messages: number;
   readonly tools: number;
+  /** Most tokens that the gateway's own instructions add, such as those around tools; none unless stated. */
+  readonly instructionTokens?: number;
   readonly imageParts: number;
   readonly audioParts: number;
   readonly fileParts: number;
@@ -66,7 +68,8 @@ function templateBound(size: RequestSize): number {
   return (
     templateTokens.reply * (size.prompts ?? 1) +
     templateTokens.message * size.messages +
-    templateTokens.tool * size.tools
+    templateTokens.tool * size.tools +
+    (size.instructionTokens ?? 0)
   );
 }
 
@@ -85,7 +88,8 @@ export function promptBoundByWords(
   { words, wordBytes }: { readonly words: number; readonly wordBytes: number },
 ): number {
   const others = scaleTokens(Math.max(size.textBytes - wordBytes, 0), tokensPerByte);
-  const around = templateBound(size) + (size.tools > 0 ? toolTextTokens : 0);
+  const unstated = size.tools > 0 && size.instructionTokens === undefined ? toolTextTokens : 0;
+  const around = templateBound(size) + unstated;
   return scaleTokens(words, errorFactor) + others + around;
 }
 
@@ -200,6 +204,10 @@ export interface HostedTools {
    * field of the request can limit the calls.
    */
   readonly callsMax: number | "malformed" | null | undefined;
+  /** True if the tools themselves limit their calls, so that no model needs to obey `max_tool_calls`. */
+  readonly areLimited?: boolean;
+  /** Most tokens that a call of a tool without a fee adds, by item type; Infinity for as many as the context has. */
+  readonly freeCalls?: Readonly<Record<string, number>>;
 }
 
 export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null };
@@ -207,7 +215,7 @@ export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null }
 /** Service tier of a request that lets the gateway choose the tier. */
 export const anyServiceTier = "auto";
 
-const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "on_demand"]);
+const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "standard_only", "on_demand"]);
 /** Since October 2026, OpenAI calls its priority tier `fast` and accepts both names. */
 const serviceTierAliases: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
 
@@ -254,15 +262,17 @@ const plausibleCallsMax = 1000;
  * assume if the request states no maximum; 0 for no bound.
  */
 export function toolBoundOf(
-  { calls, fields, callsMax }: HostedTools,
+  { calls, fields, callsMax, areLimited = false, freeCalls = {} }: HostedTools,
   { price, obeysMaxToolCalls }: { readonly price: PriceVersion; readonly obeysMaxToolCalls: boolean },
   callsUnstated: number,
 ): ToolBound | readonly string[] {
   const { fees = {} } = price;
   const toolFees = calls
-    .map((kind) => (Object.hasOwn(fees, kind) ? fees[kind] : undefined))
+    .map((kind) =>
+      Object.hasOwn(fees, kind) ? fees[kind] : withoutFee(Object.hasOwn(freeCalls, kind) ? freeCalls[kind] : undefined),
+    )
     .filter((fee) => fee !== undefined);
-  const isKnown = obeysMaxToolCalls && toolFees.length === calls.length && callsMax !== undefined;
+  const isKnown = (areLimited || obeysMaxToolCalls) && toolFees.length === calls.length && callsMax !== undefined;
   if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
   if (callsMax === "malformed" || (callsMax ?? 0) > plausibleCallsMax) return ["max_tool_calls"];
   return {
@@ -273,12 +283,21 @@ export function toolBoundOf(
   };
 }
 
+function withoutFee(inputTokens: number | undefined) {
+  return inputTokens === undefined ? undefined : { charged: noMoney, inputTokens };
+}
+
 /**
  * Returns the largest number of prompt tokens of a request with tool calls. After each call, the model reads the prompt
- * again, with the results of all calls so far.
+ * again, with the results of all calls so far, but never more than its context.
  */
-export function promptWithCalls(promptTokens: number, { calls, inputTokensPerCall }: ToolBound): number {
-  return promptTokens * (calls + 1) + ((calls * (calls + 1)) / 2) * inputTokensPerCall;
+export function promptWithCalls(
+  promptTokens: number,
+  { calls, inputTokensPerCall }: ToolBound,
+  contextTokens: number,
+): number {
+  const added = calls === 0 ? 0 : ((calls * (calls + 1)) / 2) * inputTokensPerCall;
+  return Math.min(promptTokens * (calls + 1) + added, Math.max(promptTokens, contextTokens) * (calls + 1));
 }
 
 /** APIs that answer with text whose length the request can limit. */

@@ -192,6 +192,8 @@ export function underCap(params: CapParams, cap: number): Changed {
   if (hidden !== undefined) return { ok: false, refusal: hidden };
   const field = maximumField(given.quote, maximum);
   if (field === null) return { ok: false, refusal: fieldUnknown(given.quote, maximum) };
+  const thinking = thinkingAbove(given.quote.request, cap);
+  if (thinking !== undefined) return { ok: false, refusal: thinking };
   const unstated = Math.min(outputMaxOfAll(given.quote), maximum.absent ?? Infinity);
   const stated = given.body.whole;
   const body = withOutputMaximum(stated, maximum, { field, most: cap, unstated });
@@ -199,6 +201,16 @@ export function underCap(params: CapParams, cap: number): Changed {
   const isStated = given.quote.request.maximumField !== undefined;
   const tokens = isStated ? cap : Math.min(cap, unstated);
   return priced(params, body, { field: given.quote.request.maximumField ?? field, tokens, why: "output_cap" });
+}
+
+/**
+ * Returns the refusal of thinking that the output cap does not leave room for; undefined if it does. The gateway would
+ * refuse a maximum that is not above the thinking.
+ */
+function thinkingAbove({ thinkingTokens, size }: ModelRequest, cap: number): Refusal | undefined {
+  if (thinkingTokens === undefined || thinkingTokens < cap || (size.outputMax ?? Infinity) <= cap) return undefined;
+  const message = `an output cap of ${cap} tokens applies to this key, so 'thinking.budget_tokens' must be below ${cap}; it is ${thinkingTokens}`;
+  return invalid("thinking.budget_tokens", message).refusal;
 }
 
 /** Returns the refusal of an output maximum in a field that Farebox does not know; undefined if there is none. */
@@ -210,7 +222,7 @@ function hiddenMaximum({ fields, unboundedFields }: ModelRequest): Refusal | und
 }
 
 /**
- * Puts a maximum that fits the budget into a request whose client states none. Returns null if the field is not known,
+ * Puts a maximum that fits the budget into a request whose client states none, or one that may be lowered. Returns null if the field is not known,
  * if the output cap already allows no more than `tokens`, or if the changed request cannot be priced.
  */
 export function fittedRequest(params: CapParams, capped: PricedRequest, tokens: number): PricedRequest | null {
@@ -220,9 +232,13 @@ export function fittedRequest(params: CapParams, capped: PricedRequest, tokens: 
   return changed.ok ? changed.request : null;
 }
 
-/** Returns true if a request may be fitted: its client states no maximum, and the endpoint has no default. */
+/**
+ * Returns true if a request may be fitted: the endpoint has no default, and its client states no maximum or must state
+ * one.
+ */
 export function mayBeFitted({ maximum, given }: CapParams): boolean {
-  return maximum.absent === null && given.quote.request.size.outputMax === null;
+  const { outputMax } = given.quote.request.size;
+  return maximum.absent === null && (outputMax === null || maximum.isRequired === true);
 }
 
 /** Puts a given maximum into a request, such as that of an earlier try. */
@@ -243,14 +259,15 @@ function priced(params: CapParams, bytes: Buffer, maximum: InjectedMaximum): Cha
  * Returns the field that limits the output of every model that may answer. Returns null if a field is unknown or the
  * fields differ.
  */
-function maximumField({ models }: Quote, { api }: OutputMaximum): string | null {
+function maximumField({ models }: Quote, { api, fields: [only] }: OutputMaximum): string | null {
+  if (api === null) return only ?? null;
   const fields = new Set(models.map(({ model }) => model?.maxOutputField[api]));
   const [field] = fields;
   return fields.size === 1 ? (field ?? null) : null;
 }
 
 function fieldUnknown({ models }: Quote, { api }: OutputMaximum): Refusal {
-  const unknown = models.find(({ model }) => model?.maxOutputField[api] === undefined);
+  const unknown = models.find(({ model }) => api !== null && model?.maxOutputField[api] === undefined);
   const why =
     unknown === undefined
       ? "the models that the request names limit their output by different fields"

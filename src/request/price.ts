@@ -193,7 +193,8 @@ export class Pricer {
     const text = prompt.kind === "chat" ? withoutTools(prompt) : prompt;
     const counted = await countPromptText(this.#deps.tokens, text, model, promptTokens);
     if (!counted.ok) return undefined;
-    const template = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
+    const slack = prompt.kind === "chat" ? templateSlackTokens * prompt.chat.messages : 0;
+    const template = slack + (request.size.instructionTokens ?? 0);
     return counted.tokens + template + scaleTokens(request.prompt.bytesOutside(body.whole), model.tokensPerByte);
   }
 
@@ -212,8 +213,8 @@ export class Pricer {
   }
 
   /**
-   * Returns the output maximum for each choice to write into a text request that states none. The maximum is as much as
-   * a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
+   * Returns the output maximum for each choice to write into a text request that states none, or a larger one that may
+   * be lowered. The maximum is as much as a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
    * null if Farebox may not write a maximum, or if the maximum would not limit the output.
    */
   fit(quote: Quote, room: bigint): number | null {
@@ -221,9 +222,10 @@ export class Pricer {
     const { request, models } = quote;
     if (fitTokensMin === null || !isPlainText(request) || request.hasThinkingBudget === true || isPredicted(request))
       return null;
-    const most = outputMaxOfAll(quote);
+    const most = Math.min(outputMaxOfAll(quote), request.size.outputMax ?? Infinity);
     const isCutWorthless = request.isCutWorthless === true || models.some(({ model }) => model?.reasons === true);
-    const least = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
+    const useful = isCutWorthless ? Math.max(sliceTokens, fitTokensMin) : sliceTokens;
+    const least = Math.max(useful, (request.thinkingTokens ?? 0) + 1);
     const quarter = affordableOf(quote, room / 4n, this.#deps);
     if (quarter === null) return null;
     const tokens = Math.max(least, quarter);
@@ -506,7 +508,7 @@ function worstCaseFor(
   const outputTokensMax = outputBound(isHidden ? { ...size, outputMax: null } : size, model);
   const { tools } = termsUnder(request, model, toolCalls);
   const versions = tiersToHold(version, request.terms?.serviceTier ?? null);
-  const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools);
+  const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools, model.contextTokens);
   const fees = tools === null ? noMoney : ((tools.feePerCall * BigInt(tools.calls)) as PicoUsd);
   const predicted = predictedBound(size, model);
   const costAt = (outputTokens: number) => {

@@ -1,4 +1,5 @@
 import type { Refusal } from "../core/refusals.ts";
+import type { HeaderTable } from "./field-table.ts";
 import type { Form } from "./form.ts";
 import type { AnswerReader } from "./model-answer.ts";
 import { isValidMaximum, type ModelRequestResult } from "./model-request.ts";
@@ -14,6 +15,8 @@ export interface Endpoint {
   readonly route: string;
   /** Table of known fields. Farebox also looks up query parameters in it. */
   readonly fields: RequestFields;
+  /** Values of headers that may change a price; absent if those of other endpoints apply. */
+  readonly headerValues?: HeaderTable;
   /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
   readRequest(body: Buffer, contentType?: string): ModelRequestResult;
   /**
@@ -46,11 +49,17 @@ export interface Endpoint {
 
 /** Fields that limit the answer's text in the requests of an endpoint. */
 export interface OutputMaximum {
-  readonly api: TextApi;
+  /** API for which price files name the field that limits a model; null if it is the first of `fields` for every model. */
+  readonly api: TextApi | null;
   /** Fields of the request that state a maximum for each choice. */
   readonly fields: readonly string[];
   /** Maximum of each choice if the request states none, in tokens; null if the model's maximum applies. */
   readonly absent: number | null;
+  /**
+   * True if a request must state a maximum. Clients then state the most that the model can write, so Farebox may lower a
+   * stated maximum to fit a budget. A maximum of 0 is valid.
+   */
+  readonly isRequired?: true;
 }
 
 /**
@@ -60,7 +69,7 @@ export interface OutputMaximum {
  */
 export function withOutputMaximum(
   body: Buffer,
-  { fields }: OutputMaximum,
+  { fields, isRequired }: OutputMaximum,
   { field, most, unstated }: { readonly field: string; readonly most: number; readonly unstated: number },
 ): Buffer {
   const stated = jsonMembers(body)
@@ -73,6 +82,6 @@ export function withOutputMaximum(
     .filter(({ value }) => value !== null);
   if (stated.length === 0) return withMember(body, field, String(Math.min(most, unstated)));
   return stated
-    .filter(({ value }) => !isValidMaximum(value) || value > most)
+    .filter(({ value }) => !(isValidMaximum(value) || (isRequired === true && value === 0)) || value > most)
     .reduceRight((whole, { valueStart, valueEnd }) => replaced(whole, valueStart, valueEnd, String(most)), body);
 }

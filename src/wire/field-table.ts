@@ -6,14 +6,14 @@ import type { Places } from "./json.ts";
  * parameters are at the end.
  */
 
-type Fields = Readonly<Record<string, FieldMeaning>>;
+export type Fields = Readonly<Record<string, FieldMeaning>>;
 
-function expensive(why: string, more: Omit<Expensive, "expensive"> = {}): Expensive {
+export function expensive(why: string, more: Omit<Expensive, "expensive"> = {}): Expensive {
   return { expensive: why, ...more };
 }
 
 /** Returns a table in which all names have the same meaning. White space separates the names. */
-function all(meaning: FieldMeaning, names: string): Fields {
+export function all(meaning: FieldMeaning, names: string): Fields {
   return Object.fromEntries(
     names
       .split(/\s+/)
@@ -22,7 +22,7 @@ function all(meaning: FieldMeaning, names: string): Fields {
   );
 }
 
-const free = (names: string) => all("free", names);
+export const free = (names: string) => all("free", names);
 const context = (names: string) => all("context", names);
 const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
   members: new RequestFields(fields),
@@ -30,13 +30,13 @@ const members = (fields: Fields, otherwise?: FieldMeaning): FieldMeaning => ({
 });
 
 /** Members of `cache_control`, which marks a part of the prompt for a cache. */
-const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
+export const cacheControl = members({ type: "free", ttl: "cache_lifetime" });
 const cacheTtl = expensive("a cache that is kept for longer may cost more", { unless: ["30m"] });
 const cacheBreakpoint = members({ mode: "free", ttl: cacheTtl });
 const cacheOptions = members({ ...free("mode comparison_response_id prewarm"), ttl: cacheTtl });
 
 /** Fields that choose the model or request more work from the gateway. Every JSON request may have them. */
-const routing: Fields = {
+export const routing: Fields = {
   ...all(
     "models",
     "models fallbacks context_window_fallbacks context_window_fallback_dict content_policy_fallbacks preset",
@@ -108,7 +108,7 @@ export const messageMembers = new RequestFields({
   audio: "context",
 });
 
-function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Kinds {
+export function kinds(of: Readonly<Record<string, Fields | "context" | "history">>): Kinds {
   return new Map(
     Object.entries(of).map(([type, fields]) => [
       type,
@@ -310,16 +310,18 @@ export const passthroughFields = new RequestFields({
   ...free("messages input prompt system instructions content contents systemInstruction tools functions metadata"),
 });
 
-interface HeaderValues {
+export interface HeaderValues {
   readonly free: readonly RegExp[];
   readonly expensive: readonly (readonly [value: RegExp, why: string])[];
 }
+
+export type HeaderTable = ReadonlyMap<string, "free" | HeaderValues>;
 
 /**
  * Headers that Farebox forwards and that may change a price. "free": no value changes the price. An object: patterns of
  * the values that are free, and of the values that are expensive.
  */
-export const headerValues: ReadonlyMap<string, "free" | HeaderValues> = new Map<string, "free" | HeaderValues>([
+export const headerValues: HeaderTable = new Map<string, "free" | HeaderValues>([
   ["openai-organization", "free"],
   ["openai-project", "free"],
   ["openai-version", "free"],

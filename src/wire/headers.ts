@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { freeParameters, headerValues } from "./field-table.ts";
+import { freeParameters, headerValues as knownHeaders, type HeaderTable } from "./field-table.ts";
 import { Findings, mergeFindings, namesIn } from "./findings.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { boundaryOf, formType } from "./multipart.ts";
@@ -147,14 +147,14 @@ function connectionOptions(raw: readonly string[]): readonly string[] {
 /** Returns the request with the findings from its headers and query. Returns the same object if there are none. */
 export function withHeadersAndQuery(
   request: ModelRequest,
-  { fields, isUnknown = false }: Pick<Endpoint, "fields" | "isUnknown">,
+  { fields, isUnknown = false, headerValues = knownHeaders }: Pick<Endpoint, "fields" | "isUnknown" | "headerValues">,
   headers: Iterable<readonly [name: string, value: string]>,
   query: string,
 ): ModelRequest {
   let findings: Findings | undefined;
   for (const [name, value] of headers) {
     if (name.startsWith("openai-") || name.startsWith("anthropic-"))
-      checkHeader((findings ??= new Findings()), name, value);
+      checkHeader((findings ??= new Findings()), name, value, headerValues);
   }
   for (const [name, value] of query === "" ? [] : new URLSearchParams(query)) {
     if (!freeParameters.has(name)) checkParameter((findings ??= new Findings()), name, value, fields);
@@ -170,8 +170,8 @@ export function withHeadersAndQuery(
   };
 }
 
-function checkHeader(findings: Findings, name: string, value: string): void {
-  const known = headerValues.get(name);
+function checkHeader(findings: Findings, name: string, value: string, values: HeaderTable): void {
+  const known = values.get(name);
   if (known === "free") return;
   const path = `header ${name}`;
   if (known === undefined) return unknown(findings, path, value);

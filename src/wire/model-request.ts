@@ -77,6 +77,8 @@ export interface ModelRequest {
   readonly isCutWorthless?: boolean;
   /** True if the request states a thinking budget, which counts as output. */
   readonly hasThinkingBudget?: boolean;
+  /** Tokens of thinking that the maximum includes and must exceed; absent if the request states none. */
+  readonly thinkingTokens?: number;
 }
 
 /** Reads a prompt for counting. The endpoint must already have accepted the request. */
@@ -272,7 +274,7 @@ const tooMuch = invalid(
 );
 
 /** Tool that a request declares, with its position: "tools[3]", or "tools[3].tools[0]" in a namespace. */
-interface ListedTool {
+export interface ListedTool {
   readonly path: string;
   readonly tool: JsonObject;
   /** Table of the tool's members; undefined for a tool that may run at the gateway. */
@@ -324,7 +326,7 @@ const toolFields: readonly (readonly [name: string, call: string])[] = [
 export function requestTerms(
   body: JsonObject,
   tools: readonly ListedTool[],
-  limits: Pick<HostedTools, "areShown" | "callsMax">,
+  limits: Omit<HostedTools, "calls" | "fields">,
 ): { terms?: RequestTerms } {
   const serviceTier = serviceTierOf(body["service_tier"]);
   const hosted = tools.filter(({ members }) => members === undefined);
@@ -345,7 +347,7 @@ function callOf({ tool }: ListedTool): string {
 }
 
 /** Returns the name of a tool for a refusal: "tools[3] (web_search)". */
-function nameOf({ path, tool }: ListedTool): string {
+export function nameOf({ path, tool }: ListedTool): string {
   const type = textOr(tool["type"]);
   return /^\w{1,64}$/.test(type) && !hasVariants(tool) ? `${path} (${type})` : path;
 }
@@ -353,7 +355,7 @@ function nameOf({ path, tool }: ListedTool): string {
 /** Members that decide where a tool runs. */
 const placementMembers = ["type", "environment", "execution", "tools"] as const;
 
-function hasVariants(tool: JsonObject): boolean {
+export function hasVariants(tool: JsonObject): boolean {
   return placementMembers.some((name) => hasVariantOf(name, tool));
 }
 

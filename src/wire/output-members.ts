@@ -206,6 +206,32 @@ const action: Shape = {
   copies: new Set(["query", "queries"]),
 };
 
+/** Block of a message in Anthropic's format, except a result of a tool, which the model did not write. */
+export const messageBlock: Shape = {
+  members: members(
+    { text: "text", thinking: "text", name: "text", content: textMember, input: "json" },
+    all("sealed", "signature data encrypted_content"),
+    all("free", "type id caller citations cache_control server_name file_id"),
+  ),
+};
+
+/** Delta of such a block. */
+export const messageBlockDelta: Shape = {
+  members: members(
+    all("text", "text thinking partial_json content"),
+    all("sealed", "signature encrypted_content"),
+    all("free", "type citation"),
+  ),
+};
+
+/** Message in Anthropic's format, or one event of its stream, without its blocks. */
+export const messageEnvelope: Shape = {
+  members: members(
+    all("free", "content content_block delta message error type id index role model usage container request_id"),
+    all("free", "stop_reason stop_sequence stop_details context_management"),
+  ),
+};
+
 /** Item of a response's output, of any type. Results of tools are free, because the model did not write them. */
 export const responseItem: Shape = {
   members: members(

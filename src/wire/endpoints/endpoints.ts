@@ -4,6 +4,7 @@ import { chatCompletions } from "./chat-completions.ts";
 import { completions } from "./completions.ts";
 import { embeddings } from "./embeddings.ts";
 import { imageEndpoints } from "./images.ts";
+import { messages } from "./messages.ts";
 import { responses } from "./responses.ts";
 
 /**
@@ -20,6 +21,7 @@ export const endpoints: readonly Endpoint[] = [
   completions,
   embeddings,
   responses,
+  messages,
   ...imageEndpoints,
   ...audioEndpoints,
 ];

@@ -140,7 +140,24 @@ describe("the bound of hosted tools", () => {
     [2, 100 * 3 + 10 + 20],
     [3, 100 * 4 + 10 + 20 + 30],
   ])("counts the prompt again after each of %i calls: %i tokens", (calls, expected) => {
-    expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 })).toBe(expected);
+    expect(promptWithCalls(100, { ...bound, calls, inputTokensPerCall: 10 }, 1000)).toBe(expected);
+  });
+
+  it("counts at most the whole context after each call", () => {
+    const open = { ...bound, calls: 2, inputTokensPerCall: Infinity };
+    expect(promptWithCalls(100, open, 1000)).toBe(3000);
+    expect(promptWithCalls(100, { ...open, calls: 0 }, 1000)).toBe(100);
+  });
+
+  it("is known for tools that limit themselves, with or without a fee, whatever the model obeys", () => {
+    const limited = { ...tools, calls: ["search", "fetch"], callsMax: 3, areLimited: true };
+    const model = { ...priced, obeysMaxToolCalls: false };
+    expect(toolBoundOf(limited, model, 0)).toBe(tools.fields);
+    expect(toolBoundOf({ ...limited, freeCalls: { fetch: 70_000 } }, model, 0)).toMatchObject({
+      calls: 3,
+      inputTokensPerCall: 70_000,
+    });
+    expect(toolBoundOf({ ...limited, freeCalls: { fetch: 1 }, callsMax: undefined }, model, 0)).toBe(tools.fields);
   });
 
   it("is absent from plain terms", () => {
