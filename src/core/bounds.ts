@@ -193,7 +193,7 @@ export interface RequestTerms {
 }
 
 export interface HostedTools {
-  /** Item types of the tool calls in an answer. */
+  /** Item type of the tool calls in an answer, for each of `fields`. */
   readonly calls: readonly string[];
   /** Request fields that ask for the tools. */
   readonly fields: readonly string[];
@@ -267,13 +267,15 @@ export function toolBoundOf(
   callsUnstated: number,
 ): ToolBound | readonly string[] {
   const { fees = {} } = price;
-  const toolFees = calls
-    .map((kind) =>
-      Object.hasOwn(fees, kind) ? fees[kind] : withoutFee(Object.hasOwn(freeCalls, kind) ? freeCalls[kind] : undefined),
-    )
-    .filter((fee) => fee !== undefined);
-  const isKnown = (areLimited || obeysMaxToolCalls) && toolFees.length === calls.length && callsMax !== undefined;
-  if (!isKnown || (callsMax === null && callsUnstated === 0)) return fields;
+  const isLimited = areLimited || obeysMaxToolCalls;
+  if (!isLimited || callsMax === undefined || (callsMax === null && callsUnstated === 0)) return fields;
+  const feeOf = (kind: string) => {
+    if (Object.hasOwn(fees, kind)) return fees[kind];
+    return withoutFee(Object.hasOwn(freeCalls, kind) ? freeCalls[kind] : undefined);
+  };
+  const unpriced = fields.filter((_, index) => feeOf(calls[index] ?? "") === undefined);
+  if (unpriced.length > 0) return unpriced;
+  const toolFees = calls.map(feeOf).filter((fee) => fee !== undefined);
   if (callsMax === "malformed" || (callsMax ?? 0) > plausibleCallsMax) return ["max_tool_calls"];
   return {
     calls: callsMax ?? callsUnstated,

@@ -332,7 +332,7 @@ export function requestTerms(
   const hosted = tools.filter(({ members }) => members === undefined);
   const asking = toolFields.filter(([name]) => body[name] != null);
   if (serviceTier === null && hosted.length + asking.length === 0) return {};
-  const calls = [...new Set([...hosted.map(callOf), ...asking.map(([, call]) => call)])];
+  const calls = [...hosted.map(({ tool }) => callOf(tool)), ...asking.map(([, call]) => call)];
   const fields = [...hosted.map(nameOf), ...asking.map(([name]) => name)];
   return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...limits } } };
 }
@@ -341,7 +341,7 @@ export function requestTerms(
 export const unlimitedTools: Pick<HostedTools, "areShown" | "callsMax"> = { areShown: false, callsMax: undefined };
 
 /** Returns the item type of a hosted tool's calls: "web_search_call" for "web_search_2025_08_26". */
-function callOf({ tool }: ListedTool): string {
+export function callOf(tool: JsonObject): string {
   const name = textOr(tool["type"]).replace(/_(?:\d{4}_\d{2}_\d{2}|\d{8})$/, "");
   return /^[a-z][a-z0-9_]{0,58}$/.test(name) && !hasVariants(tool) ? `${name}_call` : "other_call";
 }

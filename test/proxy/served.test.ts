@@ -530,7 +530,7 @@ describe("hosted tool calls", () => {
         "a tool without a fee",
         responses,
         { input: "hi", tools: [{ type: "web_search" }, { type: "mcp" }] },
-        "tools[0]",
+        "tools[1]",
       ],
       [
         "the preview tool, which has its own fee",

@@ -120,18 +120,24 @@ describe("the bound of hosted tools", () => {
     ["missing if the request states none and the default is zero", { callsMax: null }, 0, tools.fields],
     ["the stated maximum even if the default is zero", {}, 0, bound],
     ["missing if the request cannot state a maximum", { callsMax: undefined }, 4, tools.fields],
-    ["the tokens of its only tool", { calls: ["file"] }, 4, { ...bound, inputTokensPerCall: 40 }],
-    ["missing for a tool without a fee", { calls: ["search", "other"] }, 4, tools.fields],
-    ["missing for a tool named like a property of every object", { calls: ["toString"] }, 4, tools.fields],
+    ["the tokens of its only tool", { calls: ["file"], fields: ["tools"] }, 4, { ...bound, inputTokensPerCall: 40 }],
+    ["missing for a tool without a fee", { calls: ["search", "other"] }, 4, ["tool_choice"]],
+    ["missing for each tool without a fee", { calls: ["other", "another"] }, 4, tools.fields],
+    [
+      "missing for a tool named like a property of every object",
+      { calls: ["toString"], fields: ["tools"] },
+      4,
+      ["tools"],
+    ],
     ["the largest fee and the most tokens of its tools, in any order", { calls: ["file", "search"] }, 4, bound],
-    ["free without tools", { calls: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
+    ["free without tools", { calls: [], fields: [] }, 4, { ...bound, feePerCall: pico(0n), inputTokensPerCall: 0 }],
   ])("is %s", (_, changes, unstated, expected) => {
     expect(toolBoundOf({ ...tools, ...changes }, priced, unstated)).toEqual(expected);
   });
 
   it("is missing for a model that ignores max_tool_calls, and for a price without fees", () => {
     expect(toolBoundOf(tools, { ...priced, obeysMaxToolCalls: false }, 4)).toBe(tools.fields);
-    expect(toolBoundOf(tools, { ...priced, price: plain }, 4)).toBe(tools.fields);
+    expect(toolBoundOf(tools, { ...priced, price: plain }, 4)).toEqual(tools.fields);
   });
 
   it.each([

@@ -314,7 +314,7 @@ describe("readChatRequest", () => {
       "a tool of a dated type, twice",
       { tools: [{ type: "web_search_2025_08_26" }, { type: "web_search_20250305" }] },
       null,
-      ["web_search_call"],
+      ["web_search_call", "web_search_call"],
       ["tools[0] (web_search_2025_08_26)", "tools[1] (web_search_20250305)"],
     ],
     ["a tool without a type", { tools: [{ function: {} }] }, null, ["other_call"], ["tools[0]"]],
