@@ -79,6 +79,7 @@ function keyOf(index: number, teams: number, at: number): Key {
     models: null,
     limits: noRateLimits,
     outputCap: null,
+    hostedTools: null,
     labels: {},
     tags: {},
     user: null,

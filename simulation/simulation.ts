@@ -233,6 +233,7 @@ class Simulation {
         models: this.#hasOwnPrices && name === listedKey ? listed.patterns : null,
         limits,
         outputCap: null,
+        hostedTools: null,
         labels: name === raisedCaller.key ? raisedCaller.labels : {},
         tags: {},
         user: null,

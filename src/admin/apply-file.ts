@@ -5,6 +5,7 @@ import { rateLimitMax } from "../core/rate-limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
 import { parseUsd } from "../core/money.ts";
 import {
+  hostedToolsOf,
   labelsSchema,
   labelsShape,
   modelsOf,
@@ -68,6 +69,12 @@ function valuesOf(shape: string, schema: z.ZodType) {
     .optional();
 }
 
+const hostedTools = hostedToolsOf("")
+  .optional()
+  .describe(
+    "Hosted tools that nothing bounds, under a hard budget: refuse the request, remove the tools, or allow them. Missing or null: as the team, or else as FAREBOX_HOSTED_TOOLS.",
+  );
+
 const expiresWords =
   "a day such as 2027-01-31 (its beginning), an instant such as 2027-01-31T12:00:00Z, or null for never";
 const key = block({
@@ -80,6 +87,7 @@ const key = block({
     .describe("Time at which the key stops working. Missing or null: never."),
   limits,
   output_cap: outputCap,
+  hosted_tools: hostedTools,
   labels: valuesOf(labelsShape, labelsSchema).describe("Labels of the key, for budgets and reports."),
   tags: valuesOf(pinsShape, pinsSchema).describe(
     "Tags of all requests of the key. They replace the values that a request states.",
@@ -94,7 +102,7 @@ const key = block({
     .describe("Values that each request must name: user and tag:NAME."),
 });
 
-const team = block({ models, limits, output_cap: outputCap });
+const team = block({ models, limits, output_cap: outputCap, hosted_tools: hostedTools });
 
 const limitUsdWords = 'a decimal string in quotes, USD below 9 million, such as "60" or "2.50"';
 const scopeWords = "all, or conditions such as team:NAME, key:NAME, model:PATTERN and each-key";

@@ -333,18 +333,25 @@ function replacing(before: Values | undefined, after: Values): ValuesChange {
   return { ...Object.fromEntries(Object.keys(before ?? {}).map((name) => [name, null])), ...after };
 }
 
-/** Returns the models, limits and output cap that the file states for a team or a key; missing ones get defaults. */
+/** Returns the models, limits, output cap and policy for hosted tools that the file states for a team or a key; missing ones get defaults. */
 function statedFields(stated: StatedTeam | StatedKey | null) {
   const limits = changedRateLimits(noRateLimits, stated?.limits);
-  return { models: stated?.models ?? null, limits, outputCap: stated?.output_cap ?? null };
+  return {
+    models: stated?.models ?? null,
+    limits,
+    outputCap: stated?.output_cap ?? null,
+    hostedTools: stated?.hosted_tools ?? null,
+  };
 }
 
-function sharedFields({ models, limits, outputCap }: Pick<Team, "models" | "limits" | "outputCap">): Fields {
-  return { models, ...limits, output_cap: outputCap };
+type SharedFields = Pick<Team, "models" | "limits" | "outputCap" | "hostedTools">;
+
+function sharedFields({ models, limits, outputCap, hostedTools }: SharedFields): Fields {
+  return { models, ...limits, output_cap: outputCap, hosted_tools: hostedTools };
 }
 
 function keyFields(
-  key: Pick<Key, "team" | "models" | "limits" | "outputCap" | "expiresAt" | "labels" | "tags" | "user" | "requires">,
+  key: SharedFields & Pick<Key, "team" | "expiresAt" | "labels" | "tags" | "user" | "requires">,
 ): Fields {
   const { models, ...shared } = sharedFields(key);
   const [expires, labels, tags] = [isoTimeOrNull(key.expiresAt), pairsOrNull(key.labels), pairsOrNull(key.tags)];

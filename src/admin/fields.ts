@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { periods } from "../core/budget.ts";
 import {
+  hostedToolPolicies,
   isRequirement,
   isTagName,
   isTagValue,
@@ -53,6 +54,13 @@ export const limitsSchema = z.strictObject({ rpm: limitSchema, tpm: limitSchema,
 
 /** Largest number of output tokens for each choice of a request; null for no cap. */
 export const outputCapSchema = wholeNumberOrNull("must be ", outputCapMax, "cap");
+
+const policyShape = `one of ${hostedToolPolicies.join(", ")}, or null to inherit it`;
+
+/** Returns the schema of a policy for hosted tools; null for the policy of the team or the settings. */
+export function hostedToolsOf(lead: "must be " | "") {
+  return z.enum(hostedToolPolicies, { error: lead + policyShape }).nullable();
+}
 
 /**
  * Returns the schema of an amount in USD as a decimal string. `form` completes "must be an amount in USD". `read` returns

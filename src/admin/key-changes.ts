@@ -10,6 +10,7 @@ import {
   limitsSchema,
   modelsSchema,
   nameSchema,
+  hostedToolsOf,
   outputCapSchema,
   pinsSchema,
   requirementsSchema,
@@ -48,6 +49,7 @@ export const keyChangeSchema = z.strictObject({
   lifetimeMs: lifetimeSchema.optional(),
   limits: limitsSchema.optional(),
   outputCap: outputCapSchema.optional(),
+  hostedTools: hostedToolsOf("must be ").optional(),
   labels: labelsSchema.optional(),
   /** Tags of all requests of the key. */
   tags: pinsSchema.optional(),
@@ -93,6 +95,7 @@ export async function createKey(tools: KeyTools, input: NewKey): Promise<Created
     models: null,
     limits: noRateLimits,
     outputCap: null,
+    hostedTools: null,
     labels: {},
     tags: {},
     user: null,

@@ -3,7 +3,7 @@ import { changedTeam, isLive, type Team } from "../core/keys.ts";
 import { noRateLimits } from "../core/rate-limits.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { KeyStore, TeamStore } from "../ports/stores.ts";
-import { limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
+import { hostedToolsOf, limitsSchema, modelsSchema, nameSchema, outputCapSchema } from "./fields.ts";
 import { failure, noSuch, parseChange, parseInput, type Failure } from "./result.ts";
 
 interface TeamTools {
@@ -18,6 +18,7 @@ export const teamChangeSchema = z.strictObject({
   models: modelsSchema.optional(),
   limits: limitsSchema.optional(),
   outputCap: outputCapSchema.optional(),
+  hostedTools: hostedToolsOf("must be ").optional(),
 });
 
 export type TeamUpdate = z.input<typeof teamChangeSchema>;
@@ -33,7 +34,8 @@ export async function createTeam(tools: TeamTools, input: NewTeam): Promise<Team
   const parsed = parseInput(newTeamSchema, input);
   if (!parsed.ok) return parsed;
   const { name, ...settings } = parsed.value;
-  const blank: Team = { name, models: null, limits: noRateLimits, outputCap: null, createdAt: tools.clock.now() };
+  const createdAt = tools.clock.now();
+  const blank: Team = { name, models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt };
   const team = changedTeam(blank, settings);
   const creation = await tools.teams.create(team, tools.by);
   if (!creation.ok)

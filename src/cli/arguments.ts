@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { lifetimeMsMax, overlapMsMax } from "../admin/key-changes.ts";
+import { hostedToolPolicies } from "../core/keys.ts";
 import { parseDuration } from "../core/time.ts";
 import { rateLimitMax } from "../core/rate-limits.ts";
 import { outputCapMax } from "../core/bounds.ts";
@@ -66,6 +67,11 @@ export const rateLimitArgument = limitUpTo(rateLimitMax);
 
 /** Reads an output cap; `none` removes it. */
 export const outputCapArgument = limitUpTo(outputCapMax);
+
+/** Reads a policy for hosted tools. `inherit` removes it: `none` could be mistaken for a request without tools. */
+export const hostedToolsArgument = argument(`It must be one of ${hostedToolPolicies.join(", ")}, or inherit.`, (text) =>
+  text === "inherit" ? text : hostedToolPolicies.find((policy) => policy === text),
+);
 
 function limitUpTo(most: number): (text: string) => number | "none" {
   return argument(`It must be a whole number from 1 to ${most}, or none.`, (text) =>

@@ -1,5 +1,6 @@
+import { hostedToolPolicies, type HostedToolPolicy } from "../core/keys.ts";
 import type { RateLimits } from "../core/rate-limits.ts";
-import { rateLimitArgument, modelsArgument, outputCapArgument } from "./arguments.ts";
+import { hostedToolsArgument, modelsArgument, outputCapArgument, rateLimitArgument } from "./arguments.ts";
 
 /** Options of the commands that create a key or a team. */
 export const newLimitOptions = limitOptions("all (default: all)", "none (default: none)");
@@ -24,6 +25,11 @@ function limitOptions(all: string, none: string) {
       help: `largest number of output tokens of a request, or ${none}; written into requests that state no maximum`,
       parse: outputCapArgument,
     },
+    hostedTools: {
+      value: "<policy>",
+      help: `hosted tools that nothing bounds, under a hard budget: ${hostedToolPolicies.join(", ")}, or inherit`,
+      parse: hostedToolsArgument,
+    },
   } as const;
 }
 
@@ -33,13 +39,18 @@ type LimitValue = number | "none" | undefined;
 export function limitChanges({
   models,
   outputCap,
+  hostedTools,
   ...limits
-}: Readonly<Record<keyof RateLimits | "outputCap", LimitValue>> & { readonly models: string[] | "all" | undefined }) {
+}: Readonly<Record<keyof RateLimits | "outputCap", LimitValue>> & {
+  readonly models: string[] | "all" | undefined;
+  readonly hostedTools: HostedToolPolicy | "inherit" | undefined;
+}) {
   const orNull = (limit: LimitValue) => (limit === "none" ? null : limit);
   return {
     models: models === "all" ? null : models,
     limits: { rpm: orNull(limits.rpm), tpm: orNull(limits.tpm), parallel: orNull(limits.parallel) },
     outputCap: orNull(outputCap),
+    hostedTools: hostedTools === "inherit" ? null : hostedTools,
   };
 }
 
@@ -49,9 +60,11 @@ export const limitColumns = {
   tpm: { cell: ({ limits }: Limited) => limits.tpm, narrow: "drop" },
   parallel: { cell: ({ limits }: Limited) => limits.parallel, narrow: "drop" },
   "output cap": { cell: ({ output_cap }: Limited) => output_cap, narrow: "drop" },
+  "hosted tools": { cell: ({ hosted_tools }: Limited) => hosted_tools, narrow: "drop" },
 } as const;
 
 interface Limited {
   readonly limits: RateLimits;
   readonly output_cap: number | null;
+  readonly hosted_tools: HostedToolPolicy | null;
 }

@@ -85,6 +85,7 @@ export function keyDetails(key: Key) {
     models: key.models,
     limits: key.limits,
     output_cap: key.outputCap,
+    hosted_tools: key.hostedTools,
     labels: key.labels,
     tags: key.tags,
     user: key.user,
@@ -126,8 +127,8 @@ export function keyAction({ secret, suspendedAt }: KeyChange): AuditAction {
   return secret === undefined ? "keys.update" : "keys.rotate";
 }
 
-export function teamDetails({ name, models, limits, outputCap, createdAt }: Team) {
-  return { name, models, limits, output_cap: outputCap, created_at: isoTime(createdAt) };
+export function teamDetails({ name, models, limits, outputCap, hostedTools, createdAt }: Team) {
+  return { name, models, limits, output_cap: outputCap, hosted_tools: hostedTools, created_at: isoTime(createdAt) };
 }
 
 /** Returns the audit entry for a change to a team; `before` or `after` may be null. */

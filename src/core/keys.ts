@@ -9,6 +9,13 @@ export type Values = Readonly<Record<string, string>>;
 /** Changes to values by their names. Null removes a value. Absent names keep their values. */
 export type ValuesChange = Readonly<Record<string, string | null>>;
 
+/**
+ * Treatment of hosted tools that nothing bounds, in requests under a hard budget. `refuse`: Farebox refuses the request.
+ * `remove`: Farebox takes the tools out of the request. `allow`: the request passes, and may cost more than its hold.
+ */
+export const hostedToolPolicies = ["refuse", "remove", "allow"] as const;
+export type HostedToolPolicy = (typeof hostedToolPolicies)[number];
+
 /** A Farebox key. Only a digest of its secret is stored. Times are milliseconds since 1970 UTC. */
 export interface Key {
   /** Short public id: the middle part of `sk-fb-<id>-<secret>`. */
@@ -22,6 +29,8 @@ export interface Key {
   readonly limits: RateLimits;
   /** Largest number of output tokens for each choice that a request may ask for; null if the key has no cap. */
   readonly outputCap: number | null;
+  /** Policy for hosted tools that nothing bounds; null for the team's policy, or else that of the settings. */
+  readonly hostedTools: HostedToolPolicy | null;
   /**
    * Labels by which budgets and reports group keys. Each charge stores the labels of its key at the time of the
    * request.
@@ -70,6 +79,7 @@ export interface KeyChange {
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: RateLimitsChange | undefined;
   readonly outputCap?: number | null | undefined;
+  readonly hostedTools?: HostedToolPolicy | null | undefined;
   readonly labels?: ValuesChange | undefined;
   readonly tags?: ValuesChange | undefined;
   readonly user?: string | null | undefined;
@@ -192,6 +202,8 @@ export interface Team {
   readonly limits: RateLimits;
   /** Largest number of output tokens for each choice that a request of the team may ask for; null for no cap. */
   readonly outputCap: number | null;
+  /** Policy for hosted tools that nothing bounds; null for that of the settings. */
+  readonly hostedTools: HostedToolPolicy | null;
   readonly createdAt: number;
 }
 
@@ -200,10 +212,11 @@ export interface TeamChange {
   readonly models?: readonly string[] | null | undefined;
   readonly limits?: RateLimitsChange | undefined;
   readonly outputCap?: number | null | undefined;
+  readonly hostedTools?: HostedToolPolicy | null | undefined;
 }
 
-export function changedTeam(team: Team, { models, limits, outputCap }: TeamChange): Team {
-  return changed(team, { models, limits: changedRateLimits(team.limits, limits), outputCap });
+export function changedTeam(team: Team, { limits, ...fields }: TeamChange): Team {
+  return changed(team, { ...fields, limits: changedRateLimits(team.limits, limits) });
 }
 
 /** Viewers may only read. Editors may also make changes. */

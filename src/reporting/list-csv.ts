@@ -49,12 +49,13 @@ const fullestColumns: readonly CsvColumn<Pick<ListedKeyJson, "fullest">>[] = [
   ["fullest_refusing", ({ fullest }) => fullest?.refusing ?? null],
 ];
 
-const limitColumns: readonly CsvColumn<Pick<ListedKeyJson, "models" | "limits" | "output_cap">>[] = [
+const limitColumns: readonly CsvColumn<Pick<ListedKeyJson, "models" | "limits" | "output_cap" | "hosted_tools">>[] = [
   ["models", ({ models }) => (models === null ? null : models.join(" "))],
   ["rpm", ({ limits }) => limits.rpm],
   ["tpm", ({ limits }) => limits.tpm],
   ["parallel", ({ limits }) => limits.parallel],
   ["output_cap", ({ output_cap }) => output_cap],
+  ["hosted_tools", ({ hosted_tools }) => hosted_tools],
 ];
 
 const ofKey = fieldColumns<ListedKeyJson>();

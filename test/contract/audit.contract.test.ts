@@ -27,7 +27,10 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
-    await teams.create({ name: "red", models: null, limits: noRateLimits, outputCap: null, createdAt: noon }, "carol");
+    await teams.create(
+      { name: "red", models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt: noon },
+      "carol",
+    );
     const full = key("alice", { id: alice.key, team: "red", models: ["gpt-*"], expiresAt: noon + 9 });
     await keys.create(full, "carol");
     await keys.create(key("alice", { id: "another", digest: "d" }), "carol");
@@ -47,6 +50,7 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
       models: ["gpt-*"],
       limits: noRateLimits,
       output_cap: null,
+      hosted_tools: null,
       created_at: "2026-11-20T12:00:00.000Z",
       expires_at: "2026-11-20T12:00:00.009Z",
       labels: {},
@@ -169,7 +173,10 @@ describe.each(ledgerKinds)("the audit of $name", ({ newHome }: LedgerKind) => {
     await using home = newHome(manualClock(noon));
     await using store = await home.open();
     const { ledger, keys, teams } = store;
-    await teams.create({ name: "red", models: null, limits: noRateLimits, outputCap: null, createdAt: noon }, "carol");
+    await teams.create(
+      { name: "red", models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt: noon },
+      "carol",
+    );
     await keys.create(key("alice", { id: alice.key, team: "red" }), "carol");
     await keys.create(key("alice-2", { id: "another" }), "carol");
     const scopes = {

@@ -22,7 +22,7 @@ async function opened(kind: LedgerKind) {
 }
 
 function team(name: string, more: Partial<Team> = {}): Team {
-  return { name, models: null, limits: noRateLimits, outputCap: null, createdAt: noon, ...more };
+  return { name, models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt: noon, ...more };
 }
 
 const limits = { rpm: 60, tpm: 1_000_000_000, parallel: 1 };
@@ -65,6 +65,7 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
       models: ["gpt-*"],
       limits,
       outputCap: 500,
+      hostedTools: "remove",
       labels: { env: "prod", region: "a b=c" },
       tags: { team: "x" },
       user: "Zoë 🦊",
@@ -102,6 +103,7 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
       team: null,
       expiresAt: null,
       outputCap: 700,
+      hostedTools: "allow",
       suspendedAt: noon,
       labels: { a: "1" },
       user: "u",
@@ -111,11 +113,12 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
       team: null,
       expiresAt: null,
       outputCap: 700,
+      hostedTools: "allow",
       suspendedAt: noon,
       labels: { a: "1" },
       user: "u",
       requires: ["user"],
-    };
+    } as const;
     expect(await store.keys.update("id-a", change, noon + 2)).toEqual({
       before: second,
       after: third,
@@ -159,11 +162,15 @@ describe.each(ledgerKinds)("the store of keys and teams: $name", (kind) => {
     expect(await store.teams.create(red)).toEqual({ ok: true });
     expect(await store.teams.create(team("red"))).toEqual({ ok: false, reason: "name_taken" });
     await store.keys.create(key("a", { team: "red" }));
-    const changed = { ...red, models: null, limits: { ...limits, tpm: 5 }, outputCap: 9 };
-    expect(await store.teams.update("red", { models: null, limits: { tpm: 5 }, outputCap: 9 }, noon)).toEqual({
-      before: red,
-      after: changed,
-    });
+    const changed = {
+      ...red,
+      models: null,
+      limits: { ...limits, tpm: 5 },
+      outputCap: 9,
+      hostedTools: "refuse",
+    } as const;
+    const change = { models: null, limits: { tpm: 5 }, outputCap: 9, hostedTools: "refuse" } as const;
+    expect(await store.teams.update("red", change, noon)).toEqual({ before: red, after: changed });
     expect(await store.teams.find("red")).toEqual(changed);
     expect(await store.teams.update("blue", { models: null }, noon)).toBeUndefined();
     expect(await store.teams.find("blue")).toBeUndefined();

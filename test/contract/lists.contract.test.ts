@@ -44,7 +44,14 @@ async function filled({ newHome }: LedgerKind) {
   await keyed("delta_x", "blue");
   await keyed("delta~x", null);
   await keyed("elder", "red", { revokedAt: noon });
-  await teams.create({ name: "green", models: null, limits: noRateLimits, outputCap: null, createdAt: noon });
+  await teams.create({
+    name: "green",
+    models: null,
+    limits: noRateLimits,
+    outputCap: null,
+    hostedTools: null,
+    createdAt: noon,
+  });
   const teamOf = { amber: "red", basalt: "red", cedar: "blue" } as const;
   let count = 0;
   const spend = async (name: keyof typeof teamOf, at: number, input: number, model = "model-a") => {

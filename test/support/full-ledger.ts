@@ -39,6 +39,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
       models: ["gpt-4o*", 'a "quoted" \\ one'],
       limits: { rpm: 60, tpm: null, parallel: 3 },
       outputCap: 4096,
+      hostedTools: "remove",
       createdAt: noon,
     },
     by,

@@ -122,6 +122,7 @@ export function key(name: string, more: Partial<Key> = {}): Key {
     models: null,
     limits: noRateLimits,
     outputCap: null,
+    hostedTools: null,
     labels: {},
     tags: {},
     user: null,

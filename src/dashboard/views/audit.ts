@@ -126,7 +126,7 @@ const fieldNames: Record<string, string> = {
 
 const numbers = new Set(["rpm", "tpm", "parallel", "output_cap"]);
 
-const absent: Record<string, string> = { models: "all", expires_at: "never" };
+const absent: Record<string, string> = { hosted_tools: "inherited", models: "all", expires_at: "never" };
 
 function valueOf(name: string, value: string | undefined): View | string {
   if (value === undefined) return muted(absent[name] ?? "none");

@@ -167,21 +167,26 @@ export function nameField(placeholder: string): View {
   return field("Name", { name: "name", required: true, maxLength: 63, pattern, title, placeholder });
 }
 
-/** Models, limits and output cap of a key or team. */
+/** Models, limits, output cap and policy for hosted tools of a key or team. */
 export interface Restrictions {
   readonly models: readonly string[] | null;
   readonly limits: Limits;
   readonly output_cap: number | null;
+  readonly hosted_tools: keyof typeof toolPolicies | null;
 }
+
+/** Policies for hosted tools that nothing bounds, with their names. */
+export const toolPolicies = { refuse: "Refused", remove: "Removed", allow: "Allowed" } as const;
 
 export const noRestrictions: Restrictions = {
   models: null,
   limits: { rpm: null, tpm: null, parallel: null },
   output_cap: null,
+  hosted_tools: null,
 };
 
-/** Shows the fields for models, limits and the output cap. */
-export function restrictionFields({ models, limits, output_cap: cap }: Restrictions): View[] {
+/** Shows the fields for models, limits, the output cap and hosted tools. */
+export function restrictionFields({ models, limits, output_cap: cap, hosted_tools: policy }: Restrictions): View[] {
   const number = (name: string, value: number | null) =>
     ({
       name,
@@ -209,6 +214,11 @@ export function restrictionFields({ models, limits, output_cap: cap }: Restricti
       ...number("output_cap", cap),
       hint: "Largest number of output tokens of a request; written into requests without a maximum.",
     }),
+    choice("Hosted tools without a bound", {
+      name: "hosted_tools",
+      options: [["", "Inherited"], ...Object.entries(toolPolicies)],
+      chosen: policy ?? "",
+    }),
   ];
 }
 
@@ -218,6 +228,7 @@ export function restrictionsOf(form: FormData): Restrictions {
     models: listOf(form, "models"),
     limits: { rpm: numberOf(form, "rpm"), tpm: numberOf(form, "tpm"), parallel: numberOf(form, "parallel") },
     output_cap: numberOf(form, "output_cap"),
+    hosted_tools: (textOf(form, "hosted_tools") || null) as Restrictions["hosted_tools"],
   };
 }
 

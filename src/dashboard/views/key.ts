@@ -10,7 +10,7 @@ import type { KeyDetailsJson, StandingJson } from "../types.ts";
 import { actionButton, badge, Card, empty, factsOf, instantOf, link, muted, page, timeAgo } from "../ui.ts";
 import { AuditTrail } from "./audit.ts";
 import { budgetsPart } from "./budgets.ts";
-import { useDialogs } from "./forms.ts";
+import { toolPolicies, useDialogs } from "./forms.ts";
 import type { Restrictions, Show } from "./forms.ts";
 import { changeState, editKey, rotateKey } from "./key-dialogs.ts";
 import { pairsOf, teamLink } from "./labels.ts";
@@ -102,6 +102,7 @@ export function restrictionFacts({
   models,
   limits: { rpm, tpm, parallel },
   output_cap: cap,
+  hosted_tools: policy,
 }: Restrictions): Record<string, Children> {
   const number = (value: number | null, unit: string) =>
     value === null ? muted("no limit") : `${count(value)} ${unit}`;
@@ -111,5 +112,6 @@ export function restrictionFacts({
     Tokens: number(tpm, "a minute"),
     Parallel: number(parallel, "requests"),
     "Output cap": number(cap, "tokens"),
+    "Hosted tools": policy === null ? muted("inherited") : toolPolicies[policy],
   };
 }

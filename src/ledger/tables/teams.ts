@@ -47,7 +47,7 @@ function* create(team: Team, by: string): Query<TeamCreation> {
 export function* ensureTeam(name: string | null, { at, by }: Pick<NewAuditEntry, "at" | "by">): Query<void> {
   if (name === null) return;
   do {
-    yield* create({ name, models: null, limits: noRateLimits, outputCap: null, createdAt: at }, by);
+    yield* create({ name, models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt: at }, by);
     // Another process may have removed the team while this one waited for the row's lock.
   } while ((yield* locked("share", "select 1 from teams where name = ?", name)) === undefined);
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { hostedToolPolicies } from "../../core/keys.ts";
 import { tokenClasses } from "../../core/usage.ts";
 
 /*
@@ -25,6 +26,9 @@ const limit = z.int().min(1).nullable();
 export const limits = z.strictObject({ rpm: limit, tpm: limit, parallel: limit });
 export const outputCap = limit.meta({
   description: "Most output tokens for each choice of a request; null for no cap.",
+});
+export const hostedTools = z.enum(hostedToolPolicies).nullable().meta({
+  description: "Policy for hosted tools that nothing bounds, under a hard budget; null if it is inherited.",
 });
 export const models = z.array(text).nullable().meta({ description: "Patterns of models; null for all." });
 

@@ -1,7 +1,19 @@
 import { z } from "zod";
 import { adminRoles, keyStates } from "../../core/keys.ts";
 import { periods } from "../../core/budget.ts";
-import { count, limits, models, next, outputCap, text, textOrNull, time, timeOrNull, type Shape } from "./fields.ts";
+import {
+  count,
+  hostedTools,
+  limits,
+  models,
+  next,
+  outputCap,
+  text,
+  textOrNull,
+  time,
+  timeOrNull,
+  type Shape,
+} from "./fields.ts";
 import { subjectFields, standingSchema, raiseRequestSchema } from "./budgets.ts";
 
 export const whoamiSchema = z.strictObject({ name: text, role: z.enum(adminRoles), expires_at: timeOrNull });
@@ -43,6 +55,7 @@ const keyFields = {
   models,
   limits,
   output_cap: outputCap,
+  hosted_tools: hostedTools,
   ...keyValues,
   created_at: time,
   expires_at: timeOrNull,
@@ -65,7 +78,7 @@ export const rotatedKeySchema = z.strictObject({
 });
 export type RotatedKeyJson = Shape<typeof rotatedKeySchema>;
 
-const teamFields = { name: text, models, limits, output_cap: outputCap, created_at: time };
+const teamFields = { name: text, models, limits, output_cap: outputCap, hosted_tools: hostedTools, created_at: time };
 export const teamSchema = z.strictObject(teamFields);
 export const teamWithKeysSchema = z.strictObject({
   ...teamFields,

@@ -22,7 +22,10 @@ describe.skipIf(withoutChromium)("a name with URL characters on the dashboard", 
     proxy = owned.use(await startProxy({ env: { FAREBOX_ADMIN_TOKEN: token, FAREBOX_PRICING: folder } }));
     const { keys, teams } = proxy.serving;
     const at = Date.now();
-    await teams.create({ name: "r.d", models: null, limits: noRateLimits, outputCap: null, createdAt: at }, "test");
+    await teams.create(
+      { name: "r.d", models: null, limits: noRateLimits, outputCap: null, hostedTools: null, createdAt: at },
+      "test",
+    );
     // Farebox itself creates no names with a percent sign.
     for (const name of ["ci.example.js", "50%", "50%2f%25"])
       await keys.create(key(name, { id: `key-${name}`, team: "r.d", createdAt: at }), "test");

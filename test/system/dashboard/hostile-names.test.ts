@@ -45,11 +45,25 @@ async function writeHostile({ url, serving: { ledger, keys, teams, admins, refus
     await admins.create({ id, name, role: "viewer", digest: id, ...times }, hostile("admin"));
   }
   await teams.create(
-    { name: hostile("team"), models: [hostile("pattern")], limits: noRateLimits, outputCap: null, createdAt: at },
+    {
+      name: hostile("team"),
+      models: [hostile("pattern")],
+      limits: noRateLimits,
+      outputCap: null,
+      hostedTools: null,
+      createdAt: at,
+    },
     hostile("admin"),
   );
   await teams.create(
-    { name: flat("squad"), models: [hostile("pattern")], limits: noRateLimits, outputCap: null, createdAt: at },
+    {
+      name: flat("squad"),
+      models: [hostile("pattern")],
+      limits: noRateLimits,
+      outputCap: null,
+      hostedTools: null,
+      createdAt: at,
+    },
     hostile("admin"),
   );
   const labels = { [hostile("label")]: hostile("label-value") };

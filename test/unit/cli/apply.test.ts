@@ -48,7 +48,9 @@ describe("the example in the documentation", () => {
     const planned = await farebox.run("apply", example, "--dry-run");
     expect(planned).toMatchObject({ code: 0, stderr: "" });
     expect(planned.stdout).toMatch(/^create team:research: rpm 600, tpm 2000000, parallel 50\n/);
-    expect(planned.stdout).toContain("create key:alice: team research, models gpt-4o*,o3, rpm 60, output_cap 4096\n");
+    expect(planned.stdout).toContain(
+      "create key:alice: team research, models gpt-4o*,o3, rpm 60, output_cap 4096, hosted_tools remove\n",
+    );
     expect(planned.stdout).toContain("create budget:team:research/1mo: limit_usd 300.00, mode hard, warn_percent 80\n");
     expect(existsSync(farebox.database)).toBe(false);
 
@@ -100,16 +102,20 @@ it("the example in the command's help is a valid file", async () => {
 describe("changes", () => {
   it("are the fields that differ, each with an audit entry that names the author", async () => {
     await applied(
-      "teams: { red: { limits: { rpm: 5 } } }\nkeys: { alice: { team: red, models: [o3], limits: { tpm: 7 } } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5', warn: 50% }]",
+      "teams: { red: { limits: { rpm: 5 }, hosted_tools: remove } }\nkeys: { alice: { team: red, models: [o3], limits: { tpm: 7 }, hosted_tools: allow } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5', warn: 50% }]",
     );
-    const plan = await apply("keys: { alice: { team: red, limits: { tpm: 7 } } }", "--dry-run");
+    const plan = await apply("keys: { alice: { team: red, limits: { tpm: 7 }, hosted_tools: allow } }", "--dry-run");
     expect(plan.stdout).toContain("change key:alice: models o3 → all\n");
     const changed = await applied(
-      "teams: { red: , blue: }\nkeys: { alice: { team: blue, expires: 2027-01-01 } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5.00', mode: soft, warn: 50% }]",
+      "teams: { red: { hosted_tools: refuse }, blue: }\nkeys: { alice: { team: blue, expires: 2027-01-01 } }\nbudgets: [{ scope: key:alice, per: 1d, limit: '5.00', mode: soft, warn: 50% }]",
     );
     expect(changed).toMatchObject({ applied: 4, failed: null, keys: [], kept: [] });
     expect(changed.changes).toEqual([
-      { action: "teams.update", object: "team:red", changes: { rpm: { before: 5, after: null } } },
+      {
+        action: "teams.update",
+        object: "team:red",
+        changes: { rpm: { before: 5, after: null }, hosted_tools: { before: "remove", after: "refuse" } },
+      },
       { action: "teams.create", object: "team:blue", changes: {} },
       {
         action: "keys.update",
@@ -118,6 +124,7 @@ describe("changes", () => {
           team: { before: "red", after: "blue" },
           models: { before: ["o3"], after: null },
           tpm: { before: 7, after: null },
+          hosted_tools: { before: "allow", after: null },
           expires_at: { before: null, after: "2027-01-01T00:00:00.000Z" },
         },
       },
@@ -269,6 +276,11 @@ describe("an invalid file", () => {
       "budgets:\n  - { scope: all, per: total, limit: '5', mode: softy }",
       1,
       ['2:49: "mode" is softy; write hard or soft; did you mean "soft"?'],
+    ],
+    [
+      "keys: { alice: { hosted_tools: removed } }",
+      1,
+      ['1:32: "hosted_tools" is removed; write one of refuse, remove, allow, or null to inherit it'],
     ],
     ["keys: { alice: { expires: 30d } }", 1, ['1:27: "expires" is 30d; write a day such as 2027-01-31']],
     [

@@ -233,6 +233,7 @@ describe("keys", () => {
       models: ["gpt-4o*", "o3"],
       limits: { rpm: null, tpm: null, parallel: null },
       output_cap: null,
+      hosted_tools: null,
       labels: {},
       tags: {},
       user: null,
@@ -308,7 +309,7 @@ describe("keys", () => {
     ]);
     const plain = await farebox.run("keys", "list");
     expect(plain.stdout.split("\n")[0]).toBe(
-      "name\tid\tteam\tmodels\trpm\ttpm\tparallel\toutput cap\tstate\tcreated\texpires",
+      "name\tid\tteam\tmodels\trpm\ttpm\tparallel\toutput cap\thosted tools\tstate\tcreated\texpires",
     );
     expect(plain.stdout).not.toContain(key.slice(20));
   });

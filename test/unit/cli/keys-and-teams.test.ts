@@ -82,6 +82,8 @@ describe("keys", () => {
       "1",
       "--output-cap",
       "500",
+      "--hosted-tools",
+      "remove",
     );
     expect(made.stderr).toContain("note: team red is new; it has no limits\n");
     expect((await farebox.run("keys", "create", "bob", "--team", "red", "--rpm", "none")).stderr).toBe("");
@@ -94,15 +96,15 @@ describe("keys", () => {
     });
     expect(await farebox.json("keys", "list")).toMatchObject({ keys: [{ limits }, { limits: none }] });
     expect((await farebox.run("keys", "show", "alice")).stdout).toContain("rpm\t60\ntpm\t1000000000\nparallel\t1\n");
-    expect((await farebox.run("keys", "show", "alice")).stdout).toContain("output_cap\t500\n");
+    expect((await farebox.run("keys", "show", "alice")).stdout).toContain("output_cap\t500\nhosted_tools\tremove\n");
     const [titles, ...rows] = (await farebox.run("keys", "list")).stdout
       .trim()
       .split("\n")
       .map((line) => line.split("\t"));
-    expect(titles?.slice(3, 8)).toEqual(["models", "rpm", "tpm", "parallel", "output cap"]);
-    expect(rows.map((row) => row.slice(3, 8))).toEqual([
-      ["all", "60", "1000000000", "1", "500"],
-      ["all", "-", "-", "-", "-"],
+    expect(titles?.slice(3, 9)).toEqual(["models", "rpm", "tpm", "parallel", "output cap", "hosted tools"]);
+    expect(rows.map((row) => row.slice(3, 9))).toEqual([
+      ["all", "60", "1000000000", "1", "500", "remove"],
+      ["all", "-", "-", "-", "-", "-"],
     ]);
   });
 
@@ -144,6 +146,17 @@ describe("keys", () => {
       models: ["o3"],
       expires_at: "2026-11-21T12:00:00.000Z",
       limits: { rpm: null, tpm: 5, parallel: 2 },
+    });
+    const policyOf = async (policy: string) =>
+      (await farebox.json<{ hosted_tools: unknown }>("keys", "update", "alice", "--hosted-tools", policy)).hosted_tools;
+    expect(await policyOf("allow")).toBe("allow");
+    expect(
+      (await farebox.json<{ hosted_tools: unknown }>("keys", "update", "alice", "--rpm", "none")).hosted_tools,
+    ).toBe("allow");
+    expect(await policyOf("inherit")).toBeNull();
+    expect(await farebox.run("keys", "update", "alice", "--hosted-tools", "none")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("It must be one of refuse, remove, allow, or inherit."),
     });
     const updated = await farebox.json("keys", "update", "alice", "--no-team", "--models", "all", "--expires", "never");
     expect(updated).toMatchObject({
@@ -226,12 +239,25 @@ describe("teams", () => {
       stderr: `created the ledger at ${farebox.database}\n`,
     });
     expect(
-      await farebox.json("teams", "update", "red", "--tpm", "9", "--models", "gpt-*", "--output-cap", "700"),
+      await farebox.json(
+        "teams",
+        "update",
+        "red",
+        "--tpm",
+        "9",
+        "--models",
+        "gpt-*",
+        "--output-cap",
+        "700",
+        "--hosted-tools",
+        "allow",
+      ),
     ).toEqual({
       name: "red",
       models: ["gpt-*"],
       limits: { rpm: 600, tpm: 9, parallel: null },
       output_cap: 700,
+      hosted_tools: "allow",
       created_at: "2026-11-20T12:00:00.000Z",
     });
     await farebox.run("keys", "create", "alice", "--team", "red");
@@ -242,7 +268,7 @@ describe("teams", () => {
       limits: { rpm: 600 },
     });
     expect((await farebox.run("teams", "list")).stdout).toBe(
-      "name\tmodels\trpm\ttpm\tparallel\toutput cap\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t700\t1\t2026-11-20T12:00:00.000Z\n",
+      "name\tmodels\trpm\ttpm\tparallel\toutput cap\thosted tools\tkeys\tcreated\nred\tgpt-*\t600\t9\t-\t700\tallow\t1\t2026-11-20T12:00:00.000Z\n",
     );
     expect(await farebox.run("teams", "remove", "red")).toEqual({
       code: 2,

@@ -46,6 +46,7 @@ const key: Key = {
   models: ["a*"],
   limits,
   outputCap: 500,
+  hostedTools: "remove",
   labels: {},
   tags: {},
   user: null,
@@ -66,7 +67,7 @@ const admin: Admin = {
   expiresAt: 1000,
   revokedAt: null,
 };
-const team: Team = { name: "red", models: null, limits, outputCap: null, createdAt: 0 };
+const team: Team = { name: "red", models: null, limits, outputCap: null, hostedTools: null, createdAt: 0 };
 const budget: Omit<Budget, "id"> = {
   scope: keyScope("k1"),
   period: "1d",
@@ -85,6 +86,7 @@ describe("audit details", () => {
       models: ["a*"],
       limits,
       output_cap: 500,
+      hosted_tools: "remove",
       created_at: "1970-01-01T00:00:00.000Z",
       expires_at: "1970-01-01T00:00:01.000Z",
       labels: {},
@@ -121,6 +123,7 @@ describe("audit details", () => {
       models: null,
       limits,
       output_cap: null,
+      hosted_tools: null,
       created_at: "1970-01-01T00:00:00.000Z",
     });
     expect(budgetDetails(budget, nameOf)).toEqual({

@@ -29,6 +29,7 @@ const key: Key = {
   models: ["gpt-*"],
   limits: { rpm: 1, tpm: 2, parallel: 3 },
   outputCap: 500,
+  hostedTools: "remove",
   labels: {},
   tags: {},
   user: null,
@@ -262,7 +263,14 @@ it("a key has no limits by default", () => {
 });
 
 it("a change of a team keeps the fields that it omits", () => {
-  const team: Team = { name: "red", models: ["a"], limits: { ...noRateLimits, rpm: 1 }, outputCap: 5, createdAt: 1 };
+  const team: Team = {
+    name: "red",
+    models: ["a"],
+    limits: { ...noRateLimits, rpm: 1 },
+    outputCap: 5,
+    hostedTools: null,
+    createdAt: 1,
+  };
   expect(changedTeam(team, { limits: { tpm: 2 } })).toEqual({ ...team, limits: { ...noRateLimits, rpm: 1, tpm: 2 } });
   expect(changedTeam(team, { models: null, outputCap: null })).toEqual({ ...team, models: null, outputCap: null });
 });

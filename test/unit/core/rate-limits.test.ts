@@ -34,13 +34,15 @@ describe("a change of limits", () => {
 });
 
 describe("a change of a team", () => {
-  const team: Team = { name: "red", models: ["a"], limits, outputCap: null, createdAt: 1 };
+  const team: Team = { name: "red", models: ["a"], limits, outputCap: null, hostedTools: null, createdAt: 1 };
   it.each<[TeamChange, Partial<Team>]>([
     [{}, {}],
     [{ models: undefined, limits: undefined }, {}],
     [{ models: ["b"] }, { models: ["b"] }],
     [{ models: null }, { models: null }],
     [{ outputCap: 500 }, { outputCap: 500 }],
+    [{ hostedTools: "remove" }, { hostedTools: "remove" }],
+    [{ hostedTools: null }, { hostedTools: null }],
     [{ limits: { rpm: 7 } }, { limits: { rpm: 7, tpm: 2, parallel: 3 } }],
   ])("to %j leaves the rest unchanged", (change, expected) => {
     expect(changedTeam(team, change)).toEqual({ ...team, ...expected });

@@ -23,7 +23,14 @@ function caller(name: string, limits: Partial<RateLimits>, team: Partial<RateLim
   const made = key(name, { limits: { ...noRateLimits, ...limits }, team: team === null ? null : "red" });
   return {
     key: made,
-    team: team && { name: "red", models: null, limits: { ...noRateLimits, ...team }, outputCap: null, createdAt: noon },
+    team: team && {
+      name: "red",
+      models: null,
+      limits: { ...noRateLimits, ...team },
+      outputCap: null,
+      hostedTools: null,
+      createdAt: noon,
+    },
     caller: { key: made.id, team: made.team },
   };
 }

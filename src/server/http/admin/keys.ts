@@ -4,6 +4,7 @@ import {
   limitsSchema,
   modelsSchema,
   nameSchema,
+  hostedToolsOf,
   outputCapSchema,
   pinsSchema,
   requirementsSchema,
@@ -35,6 +36,11 @@ export const outputCap = outputCapSchema
   .optional()
   .meta({ description: "Most output tokens for each choice of a request; null for no cap." });
 
+export const hostedTools = hostedToolsOf("must be ").optional().meta({
+  description:
+    "Hosted tools that nothing bounds, under a hard budget: refuse the request, remove the tools, or allow them; null to inherit the policy.",
+});
+
 /** Fields that set a key's labels, pinned tags and user, and requirements. */
 const values = {
   labels: labelsSchema
@@ -59,6 +65,7 @@ const newKey = z.strictObject({
   expires: lifetime.nullable().optional(),
   limits: limitsSchema.optional(),
   output_cap: outputCap,
+  hosted_tools: hostedTools,
   ...values,
 });
 
@@ -68,6 +75,7 @@ const keyChange = z.strictObject({
   expires: lifetime.nullable().optional().meta({ description: "Lifetime from now; null for no expiry." }),
   limits: limitsSchema.optional().meta({ description: "A missing limit stays unchanged; null removes it." }),
   output_cap: outputCap,
+  hosted_tools: hostedTools,
   ...values,
 });
 
@@ -116,9 +124,15 @@ export const keyRoutes = [
     body: newKey,
     status: 201,
     answer: newKeyJsonSchema,
-    handle: async (tools, { body: { expires, output_cap, ...body } }) =>
-      answered(await createKey(tools, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key, text }) =>
-        newKeyJson(key, text),
+    handle: async (tools, { body: { expires, output_cap, hosted_tools, ...body } }) =>
+      answered(
+        await createKey(tools, {
+          ...body,
+          outputCap: output_cap,
+          hostedTools: hosted_tools,
+          lifetimeMs: msOf(expires),
+        }),
+        ({ key, text }) => newKeyJson(key, text),
       ),
   }),
   route("GET /keys/{key}", {
@@ -148,9 +162,15 @@ export const keyRoutes = [
     summary: "Change the given fields of a key; they apply from its next request",
     body: keyChange,
     answer: keySchema,
-    handle: async (tools, { params: [name = ""], body: { expires, output_cap, ...body } }) =>
-      answered(await updateKey(tools, name, { ...body, outputCap: output_cap, lifetimeMs: msOf(expires) }), ({ key }) =>
-        keyJson(key, tools.clock.now()),
+    handle: async (tools, { params: [name = ""], body: { expires, output_cap, hosted_tools, ...body } }) =>
+      answered(
+        await updateKey(tools, name, {
+          ...body,
+          outputCap: output_cap,
+          hostedTools: hosted_tools,
+          lifetimeMs: msOf(expires),
+        }),
+        ({ key }) => keyJson(key, tools.clock.now()),
       ),
   }),
   route("POST /keys/{key}/rotate", {

@@ -10,13 +10,14 @@ import { removedSchema, teamSchema } from "../../../reporting/shapes/keys.ts";
 import { type ListedTeamJson, teamDetailsSchema, teamListSchema } from "../../../reporting/shapes/lists.ts";
 import { fullestJson, rankedStanding, usageJson } from "../../../reporting/standing.ts";
 import { listFields } from "./fields.ts";
-import { outputCap } from "./keys.ts";
+import { hostedTools, outputCap } from "./keys.ts";
 import { answered, found, routesFor, type Timed, wrongCursor } from "./route.ts";
 
 const teamChange = z.strictObject({
   models: modelsSchema.optional(),
   limits: limitsSchema.optional(),
   output_cap: outputCap,
+  hosted_tools: hostedTools,
 });
 
 const teamList = listFields(teamSorts, ["name"]);
@@ -41,8 +42,10 @@ export const teamRoutes = [
     body: teamChange.extend({ name: nameSchema.meta({ example: "research" }) }),
     status: 201,
     answer: teamSchema,
-    handle: async (tools, { body: { output_cap, ...body } }) =>
-      answered(await createTeam(tools, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
+    handle: async (tools, { body: { output_cap, hosted_tools, ...body } }) =>
+      answered(await createTeam(tools, { ...body, outputCap: output_cap, hostedTools: hosted_tools }), ({ team }) =>
+        teamDetails(team),
+      ),
   }),
   route("GET /teams/{team}", {
     role: "viewer",
@@ -71,8 +74,11 @@ export const teamRoutes = [
     summary: "Change the given fields of a team",
     body: teamChange,
     answer: teamSchema,
-    handle: async (tools, { params: [name = ""], body: { output_cap, ...body } }) =>
-      answered(await updateTeam(tools, name, { ...body, outputCap: output_cap }), ({ team }) => teamDetails(team)),
+    handle: async (tools, { params: [name = ""], body: { output_cap, hosted_tools, ...body } }) =>
+      answered(
+        await updateTeam(tools, name, { ...body, outputCap: output_cap, hostedTools: hosted_tools }),
+        ({ team }) => teamDetails(team),
+      ),
   }),
   route("DELETE /teams/{team}", {
     role: "editor",
