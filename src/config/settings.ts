@@ -48,6 +48,8 @@ export function nestSettings(values: SettingValues) {
       unknownFields: values.unknown_fields,
       /** Number of hosted tool calls to allow in a request that states no maximum; 0 refuses hosted tools. */
       toolCalls: values.tool_calls,
+      /** Policy for hosted tools that nothing bounds; a key or a team may have its own. */
+      hostedTools: values.hosted_tools,
     },
     output: {
       /** Largest number of output tokens for each choice of a request; null for no cap. */

@@ -1,6 +1,6 @@
 import { outputCapMax } from "../core/bounds.ts";
 import { ownViews } from "../core/budget.ts";
-import { userModes } from "../core/keys.ts";
+import { hostedToolPolicies, userModes } from "../core/keys.ts";
 import { presets } from "../core/price.ts";
 import {
   bytes,
@@ -106,6 +106,13 @@ export const settingsTable = {
     meaning:
       "max_tool_calls that Farebox writes into requests with hosted tools that state none, if a hard budget applies; 0 refuses them",
     page: "endpoints.md#hosted-tools",
+  },
+  hosted_tools: {
+    kind: choice(hostedToolPolicies),
+    default: "refuse",
+    meaning:
+      "hosted tools that nothing bounds, in requests under a hard budget; refuse: the request gets 400; remove: it is sent without the tools; allow: it passes and may cost more than its hold; keys and teams can have their own policy",
+    page: "endpoints.md#hosted-tools-that-nothing-bounds",
   },
   output_cap: {
     kind: wholeNumber(1, outputCapMax),

@@ -2,6 +2,7 @@ import { LRUCache } from "lru-cache";
 import { hash, timingSafeEqual } from "node:crypto";
 import type { Caller } from "../core/scope.ts";
 import {
+  type HostedToolPolicy,
   mayUse,
   sessionTag,
   stateOf,
@@ -229,6 +230,14 @@ export function mayUseModel(
 /** Returns the smallest output cap among those of the key, its team and all keys (`ofAll`); null if none is set. */
 export function outputCapOf({ key, team }: Pick<Authenticated, "key" | "team">, ofAll: number | null): number | null {
   return smallestCap(key?.outputCap, team?.outputCap, ofAll);
+}
+
+/** Returns the policy for hosted tools that nothing bounds: the key's, else its team's, else that of all (`ofAll`). */
+export function hostedToolPolicyOf(
+  { key, team }: Pick<Authenticated, "key" | "team">,
+  ofAll: HostedToolPolicy,
+): HostedToolPolicy {
+  return key?.hostedTools ?? team?.hostedTools ?? ofAll;
 }
 
 /** Returns true if the key or its team has a list of permitted models. */

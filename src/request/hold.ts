@@ -86,6 +86,8 @@ interface HoldParams extends Omit<RequestToHold, "quote"> {
    * must not put a maximum into the request.
    */
   readonly fit: ((tokens: number) => PricedRequest | null) | null;
+  /** Returns true if a request whose cost has no bound may pass under a hard budget. */
+  readonly mayPass: (quote: Quote) => boolean;
 }
 
 /** Largest number of output maximums that Farebox tries for a request. */
@@ -150,6 +152,7 @@ function holdPlan({ ledger }: HoldDeps, params: HoldParams, held: PricedRequest,
   const firstSlice = plan.growth === null ? null : firstHold(plan);
   return writeHold(ledger, { ...params, quote }, plan.hold, {
     stream: quote.request.stream,
+    bounded: quote.bounded || params.mayPass(quote),
     basis: params.maximum && basisOf(held, params.maximum),
     ...(plan.growth !== null && firstSlice !== null && { firstSlice, sliceTokens: plan.growth.sliceTokens }),
   });

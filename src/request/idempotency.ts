@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Refusal } from "../core/refusals.ts";
 import type { Charging } from "../ports/ledger.ts";
 import { isIdempotencyHeader } from "../wire/headers.ts";
-import { objectOr, parseJson } from "../wire/json.ts";
+import { listOr, objectOr, parseJson, textOr } from "../wire/json.ts";
 
 type InjectedValuesDeps = { readonly ledger: Pick<Charging, "injectedFor"> };
 
@@ -12,7 +12,7 @@ export async function injectedEarlier(
   idempotency: string,
   at: number,
 ): Promise<
-  | { readonly ok: true; readonly injected: Pick<InjectedValues, "maximum" | "usage"> | null }
+  | { readonly ok: true; readonly injected: Pick<InjectedValues, "maximum" | "usage" | "removedTools"> | null }
   | { readonly ok: false; readonly refusal: Refusal }
 > {
   const earlier = await ledger.injectedFor(idempotency, null, at);
@@ -50,24 +50,27 @@ export interface InjectedValues {
   readonly maximum: InjectedMaximum | null;
   readonly toolCalls: number | null;
   readonly usage: boolean;
+  /** Hosted tools that Farebox took out of the request, in the form of `HostedTools.fields`. */
+  readonly removedTools: readonly string[];
 }
 
-function injectedText({ maximum, toolCalls, usage }: InjectedValues): string {
+function injectedText({ maximum, toolCalls, usage, removedTools }: InjectedValues): string {
   return JSON.stringify({
     ...(maximum && { field: maximum.field, tokens: maximum.tokens, why: maximum.why }),
     ...(toolCalls !== null && { max_tool_calls: toolCalls }),
     ...(usage && { include_usage: true }),
+    ...(removedTools.length > 0 && { removed_tools: removedTools }),
   });
 }
 
-/** Reads the maximum and the request for usage in the output of `injectedText`. */
-function readInjected(text: string): Pick<InjectedValues, "maximum" | "usage"> {
-  const { field, tokens, why, include_usage } = objectOr(parseJson(text));
+/** Reads the maximum, the request for usage and the removed tools in the output of `injectedText`. */
+function readInjected(text: string): Pick<InjectedValues, "maximum" | "usage" | "removedTools"> {
+  const { field, tokens, why, include_usage, removed_tools } = objectOr(parseJson(text));
   const maximum =
     typeof tokens === "number"
       ? { field: String(field), tokens, why: why === "fitted" ? ("fitted" as const) : ("output_cap" as const) }
       : null;
-  return { maximum, usage: include_usage === true };
+  return { maximum, usage: include_usage === true, removedTools: listOr(removed_tools).map(textOr) };
 }
 
 /** Refusal of a retry that would differ from the earlier try at the gateway. */

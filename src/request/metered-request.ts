@@ -1,3 +1,4 @@
+import type { HostedToolPolicy } from "../core/keys.ts";
 import { type OrRefused, type Refusal, invalid } from "../core/refusals.ts";
 import type { ChargePosted } from "../ports/events.ts";
 import type { BodyBytes, Exchange, Handler } from "../ports/exchange.ts";
@@ -6,10 +7,11 @@ import type { TokenCounter } from "../ports/token-counter.ts";
 import { promptTotal } from "../core/usage.ts";
 import type { Endpoint } from "../wire/endpoint.ts";
 import type { ModelRequest, ModelRequestResult } from "../wire/model-request.ts";
-import { hasModelList, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
+import { hasModelList, hostedToolPolicyOf, mayUseModel, type Authenticated, type Sender } from "./authenticate.ts";
 import { costHeaders, noPriceMark } from "./billed.ts";
 import { gatewayHeaders } from "./forward.ts";
 import { growingHold, type GrowingHold } from "./growing-hold.ts";
+import { lacksOnlyToolBounds, removedNames, removeTools, toolsToRemove } from "./hosted-tools.ts";
 import { placeHold, type PendingCharge, type ShortageView } from "./hold.ts";
 import { rememberInjected, type InjectedMaximum } from "./idempotency.ts";
 import { reserveTokens } from "./rate-limits.ts";
@@ -50,6 +52,8 @@ export interface RequestSteps extends PipelineSteps, ReadingSteps, OutputCapStep
   readonly tokens: TokenCounter;
   readonly streamMarks: StreamMarks;
   readonly longPrompts: LongPrompts;
+  /** Policy for hosted tools that nothing bounds, of keys and teams without one. */
+  readonly hostedTools: HostedToolPolicy;
 }
 
 /** Request with a durable hold. Its last two fields change while it is forwarded. */
@@ -99,19 +103,44 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     return checkModels(who, request, isMarked ? pricer.quote({ ...request, isHeldWhole: true }, at) : pricing);
   }
 
-  /** Creates the versions of the request (given ─▶ capped ─▶ held ─▶ sent) and its hold. */
+  /**
+   * Creates the versions of the request (given ─▶ capped ─▶ held ─▶ sent) and its hold. If a hard budget refuses hosted
+   * tools, and the key's policy is to remove them, the request without them takes the place of the given one.
+   */
   async cover(
     exchange: Exchange,
-    { who, slot, sender, retry }: Identified,
+    from: Identified,
     quote: Quote,
     body: BodyBytes,
   ): Promise<OrRefused<{ covered: MeteredRequest }>> {
+    const { hostedTools } = this.#steps;
+    const given: PricedRequest = { quote, body, injected: null };
+    const first = await this.#hold(exchange, from, given);
+    if (first.ok || hostedToolPolicyOf(from.who, hostedTools) !== "remove") return first;
+    const tools = toolsToRemove(this.#endpoint, first.refusal, quote);
+    if (tools.length === 0) return first;
+    const without = await this.#remove(exchange, from, given, tools);
+    return without.ok ? this.#hold(exchange, from, without.request) : without;
+  }
+
+  #remove(exchange: Exchange, { who }: Identified, given: PricedRequest, tools: readonly string[]) {
+    const { at } = given.quote;
+    return removeTools({ endpoint: this.#endpoint, exchange }, given, tools, (request) => this.price(request, who, at));
+  }
+
+  /** Caps a request and holds its worst case. */
+  async #hold(
+    exchange: Exchange,
+    from: Identified,
+    given: PricedRequest,
+  ): Promise<OrRefused<{ covered: MeteredRequest }>> {
     const steps = this.#steps;
     const endpoint = this.#endpoint;
-    const form = bodyFormOf(exchange, endpoint, quote.request, body);
+    const { who, slot, sender, retry } = from;
+    const form = bodyFormOf(exchange, endpoint, given.quote.request, given.body);
     const headers = gatewayHeaders(steps.idempotencySecret, exchange, who.caller, form);
-    const given: PricedRequest = { quote, body, injected: null };
-    const capping = await capOutput(steps, exchange, { endpoint, who, headers }, given);
+    const remove = (tools: readonly string[]) => this.#remove(exchange, from, given, tools);
+    const capping = await capOutput(steps, exchange, { endpoint, who, headers, remove }, given);
     if (!capping.ok) return capping;
     const { capped, params, earlier } = capping;
     if (slot.countsTokens) {
@@ -133,6 +162,8 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
         params === null || earlier !== null || !mayBeFitted(params)
           ? null
           : (tokens) => fittedRequest(params, capped, tokens),
+      mayPass: (quote) =>
+        hostedToolPolicyOf(who, steps.hostedTools) === "allow" && lacksOnlyToolBounds(endpoint, quote),
     });
     if (!holding.ok) {
       slot.settleTokens(0);
@@ -204,7 +235,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     const endpoint = this.#endpoint;
     const { quote, charge, slot, held, sent } = covered;
     const { request } = quote;
-    const { maximum, toolCalls, usage } = sent.injected;
+    const { maximum, toolCalls, usage, removedTools } = sent.injected;
     const isCut = maximum !== null && endpoint.maximum?.api === "responses" && request.isCutWorthless === true;
     covered.growing = growingHold(steps, exchange, covered);
     return steps.forwarder.forward({
@@ -224,6 +255,7 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
         ...(charge.price === null ? [noPriceMark] : []),
         ...(usage ? [["x-farebox-stream-usage", "asked"] as const] : []),
         ...(toolCalls === null ? [] : [["x-farebox-tool-calls", String(toolCalls)] as const]),
+        ...(removedTools.length === 0 ? [] : [["x-farebox-removed-tools", removedNames(removedTools)] as const]),
         ...(maximum === null ? [] : [[maximumHeaders[maximum.why], String(maximum.tokens)] as const]),
       ],
       wholeBytesMax: null,

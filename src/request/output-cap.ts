@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { invalid, type OrRefused, type Refusal } from "../core/refusals.ts";
 import { BodyBytes, type Exchange } from "../ports/exchange.ts";
 import type { Charging } from "../ports/ledger.ts";
@@ -26,6 +27,8 @@ export interface PricedRequest {
   readonly body: BodyBytes;
   /** Maximum that Farebox put into the body; null for the client's own bytes. */
   readonly injected: InjectedMaximum | null;
+  /** Hosted tools that Farebox took out of the client's request, in the form of `HostedTools.fields`; absent for none. */
+  readonly removedTools?: readonly string[];
 }
 
 /** Dependencies for the values that Farebox puts into a request. */
@@ -58,17 +61,23 @@ export interface Capping {
 
 type CapResult = Capping | { readonly ok: false; readonly refusal: Refusal };
 
+/** Where a request goes, and who sends it. */
+interface CapTarget {
+  readonly endpoint: Endpoint;
+  readonly who: Authenticated;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Takes hosted tools out of the request, as in an earlier try. */
+  readonly remove: (tools: readonly string[]) => Promise<Changed>;
+}
+
 /** Puts the output cap into a request, or the values of an earlier try with the same idempotency key. */
 export function capOutput(
   steps: OutputCapSteps,
   exchange: Exchange,
-  {
-    endpoint,
-    who,
-    headers,
-  }: { readonly endpoint: Endpoint; readonly who: Authenticated; readonly headers: Readonly<Record<string, string>> },
+  target: CapTarget,
   given: PricedRequest,
 ): CapResult | Promise<CapResult> {
+  const { endpoint, who, headers } = target;
   const { maximum } = endpoint;
   const cap = outputCapOf(who, steps.outputCap);
   if (maximum === undefined) {
@@ -87,22 +96,31 @@ export function capOutput(
   if (!changed.ok) return changed;
   const idempotency = idempotencyOf(endpoint.route, headers);
   const capping: Capping = { ok: true, capped: changed.request, params, headers, idempotency, earlier: null };
-  return idempotency === null ? capping : withEarlierValues(steps, endpoint, { ...capping, params, idempotency }, cap);
+  if (idempotency === null) return capping;
+  return withEarlierValues(steps, exchange, target, { ...capping, params, idempotency }, cap);
 }
 
 /** Puts the values of an earlier try with the same idempotency key into a request, if there was one. */
 async function withEarlierValues(
   steps: OutputCapSteps,
-  endpoint: Endpoint,
+  exchange: Exchange,
+  target: CapTarget,
   capping: Capping & { readonly params: CapParams; readonly idempotency: string },
   cap: number | null,
 ): Promise<CapResult> {
+  const { endpoint, remove } = target;
   const { capped, params, idempotency } = capping;
   const { given } = params;
   const earlier = await injectedEarlier(steps, idempotency, given.quote.at);
   if (!earlier.ok) return earlier;
   if (earlier.injected === null) return capping;
-  const { usage, maximum } = earlier.injected;
+  const { usage, maximum, removedTools } = earlier.injected;
+  const removed = given.removedTools ?? [];
+  if (!isDeepStrictEqual(removed, removedTools)) {
+    if (removed.length > 0) return { ok: false, refusal: conflictingRetry };
+    const changed = await remove(removedTools);
+    return changed.ok ? capOutput(steps, exchange, target, changed.request) : changed;
+  }
   const secondTry = usage ? secondTryWithoutUsage(endpoint.route, capping.headers) : null;
   if (secondTry?.idempotency != null) {
     const { idempotency: ofSecondTry, headers } = secondTry;
@@ -111,7 +129,7 @@ async function withEarlierValues(
     const second = await injectedEarlier(steps, ofSecondTry, given.quote.at);
     if (!second.ok) return second;
     if (second.injected !== null)
-      return withEarlierValues(steps, endpoint, { ...capping, headers, idempotency: ofSecondTry }, cap);
+      return withEarlierValues(steps, exchange, target, { ...capping, headers, idempotency: ofSecondTry }, cap);
   }
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: conflictingRetry };
@@ -149,6 +167,7 @@ export function sentRequest(
       mayAsk &&
       (earlier?.usage ??
         (streamUsage === "auto" ? !usageRefusals.has(route, request.model) : streamUsage === "inject")),
+    removedTools: held.removedTools ?? [],
   };
   return { headers, idempotency, injected };
 }
@@ -252,7 +271,8 @@ function withMaximum(params: CapParams, maximum: InjectedMaximum): Changed {
 function priced(params: CapParams, bytes: Buffer, maximum: InjectedMaximum): Changed {
   const pricing = params.price(bytes);
   if (!pricing.ok) return pricing;
-  return { ok: true, request: { quote: pricing.quote, body: new BodyBytes([bytes]), injected: maximum } };
+  const body = new BodyBytes([bytes]);
+  return { ok: true, request: { ...params.given, quote: pricing.quote, body, injected: maximum } };
 }
 
 /**

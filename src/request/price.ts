@@ -522,7 +522,8 @@ function worstCaseFor(
   const hold = costAt(outputTokensMax);
   if (version.perRequest !== null) return { ...unpricedHold, hold };
   // Farebox does not see all output that a model writes between calls of hosted tools.
-  const isSeen = tools === null && request.stream && isPlainText(request);
+  const hasTools = (request.terms ?? plainTerms).hostedTools !== null || request.unboundedFields.length > 0;
+  const isSeen = !hasTools && request.stream && isPlainText(request);
   const grows = isSeen && isLive(request, model) && slices.sliceTokens < outputTokensMax;
   const growth = grows ? { ...slices, costAt } : null;
   const mostOfAll = outputBound({ ...size, outputMax: null }, model);

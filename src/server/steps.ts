@@ -87,6 +87,7 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
     forwarder,
     newId: randomUUIDv7,
     outputCap: settings.output.cap,
+    hostedTools: settings.pricing.hostedTools,
     streamUsage: settings.stream.usage,
     usageRefusals: createUsageRefusals(clock),
     longPrompts,

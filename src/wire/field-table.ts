@@ -43,12 +43,12 @@ export const routing: Fields = {
   ),
   route: expensive("it can choose another model", { unless: ["fallback", "sort"] }),
   provider: expensive("it chooses the provider, and providers have different prices"),
-  plugins: expensive("plugins have additional fees"),
+  plugins: expensive("plugins have additional fees", { isTool: true }),
   speed: expensive("a faster answer has a different price", { unless: ["standard"] }),
   inference_geo: expensive("an answer from one region has a different price", { unless: ["global"] }),
   extra_body: members({ google: "context" }, expensive("it can set any other field")),
   ...all(
-    expensive("it runs tools at the gateway"),
+    expensive("it runs tools at the gateway", { isTool: true }),
     "mcp_servers container search_parameters compound_custom search_options enable_search enable_code_interpreter",
   ),
   deferred: expensive("the answer arrives before its cost is known", { unless: [false] }),
@@ -94,7 +94,7 @@ export const chatFields = new RequestFields({
     "chat_template chat_template_kwargs documents mm_processor_kwargs thinking reasoning thinking_budget enable_thinking prompt_mode",
   ),
   best_of: expensive("every choice is billed, but only the best is shown", { inUsage: true }),
-  web_search_options: expensive("each search has a fee"),
+  web_search_options: expensive("each search has a fee", { isTool: true }),
 }).repeatingIn(schemas);
 
 /** Members of a message in a chat. */

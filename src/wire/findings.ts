@@ -27,6 +27,8 @@ export interface Expensive {
   readonly unless?: readonly unknown[];
   /** True if the answer's usage shows the cost. The field then adds no doubt to the charge. */
   readonly inUsage?: true;
+  /** True if the field asks for tools that run at the gateway. */
+  readonly isTool?: true;
 }
 
 /** Meaning of an object for which each member has a meaning. */

@@ -324,9 +324,9 @@ export function skipString(bytes: Buffer, from: number): number {
 
 /* The following functions change only a part of a JSON text. The text must be valid JSON. */
 
-/** Returns the bytes with the span from `start` to `end` replaced by a text. */
-export function replaced(bytes: Buffer, start: number, end: number, text: string): Buffer {
-  return Buffer.concat([bytes.subarray(0, start), Buffer.from(text), bytes.subarray(end)]);
+/** Returns the bytes with the span from `start` to `end` replaced. */
+export function replaced(bytes: Buffer, start: number, end: number, by: string | Buffer): Buffer {
+  return Buffer.concat([bytes.subarray(0, start), typeof by === "string" ? Buffer.from(by) : by, bytes.subarray(end)]);
 }
 
 /**
@@ -395,6 +395,41 @@ export function withMember(object: Buffer, name: string, value: string): Buffer 
   if (stated !== undefined) return replaced(object, stated.valueStart, stated.valueEnd, value);
   const brace = object.indexOf(openBrace) + 1;
   return replaced(object, brace, brace, `${JSON.stringify(name)}:${value}${members.length === 0 ? "" : ","}`);
+}
+
+/** Removes members of an object by their names, including repeated ones. */
+export function withoutMembers(object: Buffer, names: ReadonlySet<string>): Buffer {
+  let next = skipSpace(object, 0) + 1;
+  const parts = jsonMembers(object).map(({ name, valueEnd }) => {
+    const part = { start: skipSpace(object, next), end: valueEnd, isKept: !names.has(name) };
+    // After the comma that follows the value.
+    next = skipSpace(object, valueEnd) + 1;
+    return part;
+  });
+  return keptParts(object, parts);
+}
+
+/** Removes elements of a list by their indexes. */
+export function withoutElements(list: Buffer, indexes: ReadonlySet<number>): Buffer {
+  const parts = (jsonElements(list, Infinity) ?? []).map((element, index) => {
+    const start = element.byteOffset - list.byteOffset;
+    return { start, end: start + element.length, isKept: !indexes.has(index) };
+  });
+  return keptParts(list, parts);
+}
+
+/** Removes members or elements, each with the comma before it, or after it if no earlier one is kept. */
+function keptParts(
+  bytes: Buffer,
+  parts: readonly { readonly start: number; readonly end: number; readonly isKept: boolean }[],
+): Buffer {
+  const [first, last] = [parts[0], parts.at(-1)];
+  if (first === undefined || last === undefined || parts.every(({ isKept }) => isKept)) return bytes;
+  const pieces: Buffer[] = [];
+  parts.forEach(({ start, end, isKept }, index) => {
+    if (isKept) pieces.push(bytes.subarray(pieces.length === 0 ? start : (parts[index - 1]?.end ?? start), end));
+  });
+  return Buffer.concat([bytes.subarray(0, first.start), ...pieces, bytes.subarray(last.end)]);
 }
 
 /**

@@ -98,6 +98,7 @@ async function placed(asked: Quote, answers: readonly HoldResult[], tighter?: Ho
     capped: { quote: asked, body, injected: null },
     maximum: null,
     fit: null,
+    mayPass: () => false,
     sender: { tags, user: null },
     retry: 2,
   });
@@ -376,6 +377,7 @@ describe("a request whose output maximum may be fitted to the budget", () => {
         who: someone,
         capped: { quote: asked, body, injected: null },
         maximum: chatCompletions.maximum ?? null,
+        mayPass: () => false,
         fit: (tokens) =>
           tokens === 0
             ? null

@@ -69,6 +69,7 @@ async function countsWhere(sums: {
     capped: { quote: pricing.quote, body: new BodyBytes([body]), injected: null },
     maximum: null,
     fit: null,
+    mayPass: () => false,
     sender: { tags: {}, user: null },
     retry: 0,
   });

@@ -367,7 +367,8 @@ describe("a request with a service tier or hosted tools", () => {
       unboundedFields: ["service_tier", "tools"],
       toolCalls: null,
     });
-    expect(quote.growth).not.toBeNull();
+    // A policy may let the request pass, and its stream may not show all output.
+    expect(quote.growth).toBeNull();
   });
 
   it("uses the prices of all named models for its bounds", () => {
