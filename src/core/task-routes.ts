@@ -135,11 +135,23 @@ export const ownPaths = [
 /** Path of the gateway's callbacks, followed by the task's token. */
 export const callbackPath = "/v1/farebox/callbacks";
 
-/** Paths below `/v1` that only OpenAI's interface has. */
-export const openAiPaths = ["/chat/completions", "/completions", "/embeddings", "/responses", "/images", "/audio"];
+/** Paths that only OpenAI's interface has. */
+export const openAiPaths = [
+  "/v1/chat/completions",
+  "/v1/completions",
+  "/v1/embeddings",
+  "/v1/responses",
+  "/v1/images",
+  "/v1/audio",
+];
 
 /** Paths below `/v1` that also work without `/v1`, for clients whose base URL lacks it. */
-export const unversionedPaths = [...openAiPaths, "/messages", "/models", "/farebox"];
+export const unversionedPaths = [
+  ...openAiPaths.map((path) => path.slice("/v1".length)),
+  "/messages",
+  "/models",
+  "/farebox",
+];
 
 /** Returns true if a path, in any spelling, equals one of these prefixes or is below one. */
 export function isBelow(path: string, prefixes: readonly string[]): boolean {

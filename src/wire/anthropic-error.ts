@@ -6,7 +6,6 @@ import { errorOf, noRetry, refusalAnswer, type RefusalAnswer, type WholeError } 
 export type ErrorShape = "openai" | "anthropic";
 
 const messagesPaths = ["/v1/messages", "/messages"];
-const pathsOfOpenAi = openAiPaths.map((path) => `/v1${path}`);
 
 /**
  * Returns the shape of a refusal. Paths that both interfaces have, and unknown ones, have that of the client: only
@@ -14,7 +13,7 @@ const pathsOfOpenAi = openAiPaths.map((path) => `/v1${path}`);
  */
 export function errorShapeOf(path: string, hasAnthropicVersion: boolean): ErrorShape {
   if (isBelow(path, messagesPaths)) return "anthropic";
-  return hasAnthropicVersion && !isBelow(path, pathsOfOpenAi) ? "anthropic" : "openai";
+  return hasAnthropicVersion && !isBelow(path, openAiPaths) ? "anthropic" : "openai";
 }
 
 /** Returns the whole answer to a refused request, in the shape that its client reads. */

@@ -1,7 +1,7 @@
 // cspell:ignore chatkit evals generatecontent Ollama rerank reranking
 import { nearest } from "../../core/fault.ts";
 import type { Refusal } from "../../core/refusals.ts";
-import { callbackPath, canonicalSegments, isBelow } from "../../core/task-routes.ts";
+import { callbackPath, canonicalSegments, isBelow, openAiPaths } from "../../core/task-routes.ts";
 import { mayBeForwarded } from "../../request/passthrough.ts";
 import { passthrough } from "../../wire/endpoints/passthrough.ts";
 
@@ -15,6 +15,7 @@ const comparedMax = 500;
 const mistakes: readonly (readonly [mistake: RegExp, advice: string])[] = [
   [/^[^/]*:/, "Farebox is no forward proxy: state its address as the base URL, not as the proxy."],
   [/\/\//, "Remove the doubled slash from the base URL."],
+  [/\/v1\/(?:.*\/)?v1\/messages(?:\/|$)/i, "The base URL of an Anthropic client ends before /v1."],
   [/\/v1\/(?:.*\/)?v1(?:\/|$)/i, "The base URL ends with /v1 only once."],
   [/\\|%(?:2f|5c)/i, "Write each slash as '/', without escapes."],
   [/[^/]\/$/, "Remove the slash at its end."],
@@ -25,11 +26,17 @@ const mistakes: readonly (readonly [mistake: RegExp, advice: string])[] = [
 ];
 
 const endOfBaseUrl = "The base URL of a client ends with /v1";
+
+/** Returns where the base URL of a client of a path ends. */
+function endOfBaseUrlFor(path: string): string {
+  return isBelow(path, ["/v1/messages"]) ? "The base URL of an Anthropic client ends before /v1" : endOfBaseUrl;
+}
+
 const instead = "use POST /v1/chat/completions or POST /v1/responses";
 
 /** Paths of other interfaces, in lower case and without `v1`, each with an explanation. */
 const otherInterfaces: readonly (readonly [path: RegExp, explanation: string])[] = [
-  [/^(?:\w+\/)?(?:messages|complete)(?:\/|$)/, `Farebox speaks OpenAI's interface, not Anthropic's: ${instead}.`],
+  [/^(?:\w+\/)?complete$/, "Farebox does not support Anthropic's text completions: use POST /v1/messages."],
   [
     /^v1(?:beta|alpha)\d*\/(?!openai\/)|:\w*generatecontent$/,
     `Farebox speaks OpenAI's interface, not Gemini's: ${instead}.`,
@@ -39,6 +46,14 @@ const otherInterfaces: readonly (readonly [path: RegExp, explanation: string])[]
     `Farebox speaks OpenAI's interface, not Ollama's: ${instead}.`,
   ],
 ];
+
+/** Paths that both interfaces have and Farebox does not support, without `v1`, each with the reason. */
+const unsupported: readonly (readonly [path: RegExp, why: string])[] = [
+  [/^(?:messages\/)?batches(?:\/|$)/, "batches, because their cost is known only after they have ended"],
+  [/^files(?:\/|$)/, "files, because they belong to the gateway's account and not to a key"],
+];
+
+const whenPassed = "with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price.";
 
 /** First segments after `/v1` of paths that Farebox only passes through. */
 const unpriced: ReadonlySet<string> = new Set(
@@ -98,18 +113,24 @@ export function createPathExplainer(routes: readonly ServedPath[]): PathExplaine
       `${none}; did you mean '${path}'?${why === undefined ? "" : ` ${why}`}`;
     const segments = canonicalSegments(target.replace(/^[^/]*:\/\/[^/]*/, ""));
     const same = pathOf(known, segments) ?? pathOf(known, ["v1", ...segments]);
-    if (same !== undefined) return meant(inWords(same, method), advice ?? `${endOfBaseUrl}.`);
+    if (same !== undefined) return meant(inWords(same, method), advice ?? `${endOfBaseUrlFor(same.path)}.`);
     const plain = segments.filter((segment) => segment !== "v1");
+    const why = unsupported.find(([path]) => path.test(plain.join("/")))?.[1];
+    if (why !== undefined && !passesOthers) return `${none} here: Farebox does not support ${why}; ${whenPassed}`;
     const [family = ""] = plain;
-    if (!unpriced.has(family)) {
+    if (!unpriced.has(family) && why === undefined) {
       const other = otherInterfaces.find(([path]) => path.test(plain.join("/")))?.[1];
       if (other !== undefined) return `${none}. ${other}`;
-      const inside = segments.map((_, from) => segments.slice(from + 1)).slice(-6);
+      const isBelowEndpoint = isBelow(target, openAiPaths);
+      const inside = isBelowEndpoint ? [] : segments.map((_, from) => segments.slice(from + 1)).slice(-6);
       const inner = inside
         .map((rest) => pathOf(known, rest) ?? pathOf(known, ["v1", ...rest]))
         .find((path) => path !== undefined);
       if (inner !== undefined)
-        return meant(inWords(inner, method), advice ?? `${endOfBaseUrl}, without other segments before it.`);
+        return meant(
+          inWords(inner, method),
+          advice ?? `${endOfBaseUrlFor(inner.path)}, without other segments before it.`,
+        );
       const [near] = nearest(`/${segments.join("/")}`, whole);
       if (near !== undefined) return meant(near);
       // Farebox's own paths are never forwarded. A mistake in a path that was routed is not the cause if no path is near.
@@ -118,7 +139,7 @@ export function createPathExplainer(routes: readonly ServedPath[]): PathExplaine
     }
     return passesOthers
       ? meant(`/v1/${shown(plain.join("/"))}`)
-      : `${none} here, because Farebox has no price for it; with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price.`;
+      : `${none} here, because Farebox has no price for it; ${whenPassed}`;
   }
 }
 

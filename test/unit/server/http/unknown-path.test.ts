@@ -9,6 +9,8 @@ const routes = [
   { method: "post", path: "/v1/completions" },
   { method: "post", path: "/v1/embeddings" },
   { method: "post", path: "/v1/responses" },
+  { method: "post", path: "/v1/messages" },
+  { method: "post", path: "/v1/messages/count_tokens" },
   { method: "post", path: "/v1/images/generations" },
   { method: "get", path: "/v1/models" },
   { method: "get", path: "/v1/models/:id" },
@@ -83,11 +85,6 @@ describe("a misspelled path", () => {
 
 describe("a path of another interface", () => {
   it.each<[string, string]>([
-    ["/v1/messages", "Anthropic"],
-    ["/messages", "Anthropic"],
-    ["/v1/messages/count_tokens", "Anthropic"],
-    ["/anthropic/v1/messages", "Anthropic"],
-    ["/v1//messages", "Anthropic"],
     ["/v1beta/models/gemini-2.5-flash:generateContent", "Gemini"],
     ["/api/chat", "Ollama"],
     ["/api/tags", "Ollama"],
@@ -98,13 +95,50 @@ describe("a path of another interface", () => {
     );
   });
 
+  it.each<[string, string, string]>([
+    ["/v1/v1/messages", "/v1/messages", "The base URL of an Anthropic client ends before /v1."],
+    [
+      "/v1/v1/messages/count_tokens",
+      "/v1/messages/count_tokens",
+      "The base URL of an Anthropic client ends before /v1.",
+    ],
+    [
+      "/anthropic/v1/messages",
+      "/v1/messages",
+      "The base URL of an Anthropic client ends before /v1, without other segments before it.",
+    ],
+    ["/v1//messages", "/v1/messages", "Remove the doubled slash from the base URL."],
+    ["/v1/Messages", "/v1/messages", "Write it in lower case."],
+  ])("%s leads to %s of Anthropic's interface", (target, meant, advice) => {
+    expect(messageOf(target, "POST")).toBe(`There is no path '${target}'; did you mean '${meant}'? ${advice}`);
+  });
+
+  it("names Anthropic's present endpoint instead of its former one", () => {
+    expect(messageOf("/v1/complete", "POST")).toBe(
+      "There is no path '/v1/complete'. Farebox does not support Anthropic's text completions: use POST /v1/messages.",
+    );
+  });
+
+  const batches = "batches, because their cost is known only after they have ended";
+  const files = "files, because they belong to the gateway's account and not to a key";
+  it.each([
+    ["/v1/messages/batches", batches],
+    ["/v1/messages/batches/batch_01Ab/results", batches],
+    ["/v1/batches", batches],
+    ["/v1/files", files],
+    ["/v1/files/file-1/content", files],
+  ])("%s names why it is not supported, and the setting that forwards it", (target, why) => {
+    for (const explain of [off.misspelled, off.unanswered])
+      expect(explain("POST", target)).toEqual({
+        code: "not_found",
+        message: `There is no path '${target}' here: Farebox does not support ${why}; with FAREBOX_PASSTHROUGH=all, Farebox forwards it without a price.`,
+      });
+  });
+
   it.each([
     "/v1/moderations",
     "/moderations",
     "/v1/rerank",
-    "/v1/files",
-    "/v1/files/file-1/content",
-    "/v1/batches",
     "/v1/realtime/sessions",
     "/v1/assistants",
     "/v1/threads/t/messages",
@@ -121,6 +155,7 @@ describe("a path of another interface", () => {
       "There is no path '/v1//moderations'; did you mean '/v1/moderations'? Remove the doubled slash from the base URL.",
     );
     expect(messageOf("/v1/files/%ff", "GET", all)).toContain("did you mean '/v1/files/%ff'?");
+    expect(messageOf("/v1//messages/batches", "POST", all)).toContain("did you mean '/v1/messages/batches'?");
   });
 });
 
