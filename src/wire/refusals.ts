@@ -178,8 +178,11 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
 /** Header that keeps SDKs and agents from sending a request again, because the answer would be the same. */
 export const noRetry = ["x-should-retry", "false"] as const;
 
-/** Longest wait after which a client may send a request again without a person, in seconds. */
-const retryAfterMax = 60;
+/**
+ * Longest wait after which a client may send a request again, in seconds: a minute, and the second by which the windows
+ * of limits round up.
+ */
+const retryAfterMax = 61;
 
 /** Returns the headers of a refusal that ends after a while. `helps`: false if no wait makes the request succeed. */
 function retryAfter(seconds: number, helps = true): readonly (readonly [string, string])[] {

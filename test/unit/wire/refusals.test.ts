@@ -187,8 +187,8 @@ describe("a refusal", () => {
   );
 
   it.each([
-    [60, undefined],
-    [61, "false"],
+    [61, undefined],
+    [62, "false"],
   ])("that ends after %i s states whether a client may wait for it", (retryAfterSeconds, shouldRetry) => {
     const exceeded = { scope: "key:alice", kind: "rpm", limit: 60, needed: null } as const;
     for (const refusal of [
