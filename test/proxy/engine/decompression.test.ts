@@ -115,7 +115,7 @@ const unpriced: Readonly<Record<string, EndpointRequest>> = {
   "an uploaded file": { path: "/v1/files", ...form({ purpose: "batch", file: "x" }) },
   "a file": { path: "/v1/files/f-1/content", method: "GET", answers: "application/octet-stream" },
   "a list of files": { path: "/v1/files", method: "GET" },
-  "an unknown stream": { path: "/v1/messages", body: { model: "gpt-4o", stream: true }, answers: events },
+  "an unknown stream": { path: "/v1/anything", body: { model: "gpt-4o", stream: true }, answers: events },
 };
 
 function request({ path, body, type = json, method = "POST" }: EndpointRequest): Promise<WireAnswer> {

@@ -91,7 +91,7 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
         .end(method === "GET" ? "{}" : undefined);
       expect((await answered).headers["content-length"]).toBe("2");
     }
-    const answered = fetchAnswer(proxy, { stream: true }, { path: "/v1/messages" });
+    const answered = fetchAnswer(proxy, { stream: true }, { path: "/v1/anything" });
     const { response } = await gateway.nextChat();
     response.writeHead(200, { "content-type": "text/event-stream" }).end("event: done\ndata: {}\n\n");
     expect((await answered).body.toString()).toBe("event: done\ndata: {}\n\n");
@@ -142,13 +142,13 @@ describe("FAREBOX_PASSTHROUGH=all", () => {
     ],
     [
       "a second model in a list of models",
-      "/v1/messages",
+      "/v1/anything",
       '{"model":"gpt-4o","fallbacks":[{"model":"o3","model":"gpt-4o"}]}',
       "'fallbacks.model' is given twice",
     ],
     [
       "a second member of an unknown field",
-      "/v1/messages",
+      "/v1/anything",
       '{"model":"gpt-4o","wonder":{"a":["o3"],"a":[]}}',
       "'wonder.a' is given twice",
     ],
