@@ -221,11 +221,15 @@ class MessagesEventReader implements EventReader {
   #addUsage(usage: JsonObject, isStart: boolean): void {
     if (!isStart) this.#terms = latestTerms(this.#terms, termsOf({ usage }));
     this.#stated = mergedUsage(this.#stated, usage);
-    if (!isStart && this.#estimate !== null && countOf(usage["output_tokens"]) !== undefined) {
+    const statesOutput = usage["output_tokens"] !== undefined && usage["output_tokens"] !== null;
+    if (isStart && this.#usage.stated(false).soFar === undefined) this.#estimate = outputIn(usage);
+    else if (!isStart && statesOutput && this.#estimate !== null) {
       this.#usage = new StreamUsage(this.output, this.#listener);
       this.#estimate = null;
-    } else if (isStart && this.#usage.stated(false).soFar === undefined) this.#estimate = outputIn(usage);
-    this.#usage.add(readUsage(this.#stated, "part"), this.#finished);
+    }
+    // A usage that states only the prompt does not cover the output before it.
+    const merged = statesOutput ? this.#stated : { ...this.#stated, output_tokens: null };
+    this.#usage.add(readUsage(merged, "part"), this.#finished);
   }
 
   #write(event: JsonObject): void {
