@@ -3,7 +3,7 @@ import { sources, type Charge, type Source } from "../core/charge.ts";
 import { costWithinRange, type ChargePrices, type Formula } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { noTokens } from "../core/usage.ts";
+import { noTokens, promptClasses, promptTotal } from "../core/usage.ts";
 import { taskAmounts, type TaskInputs } from "../core/task-settlement.ts";
 
 interface Mismatch {
@@ -113,8 +113,13 @@ export function recompute(
 
 /** Returns the cost of the delivered tokens; null if unknown. The cost of the charge must not be lower. */
 function costOfDelivered(charge: AuditedCharge, priceOf: (id: string) => PriceVersion | null): PicoUsd | null {
-  const prices = charge.delivered === null || charge.cost === null ? null : pricesOf(charge, priceOf);
-  return prices && (costWithinRange(prices, { ...noTokens, ...charge.delivered }, charge.billing)?.charged ?? null);
+  const { delivered, tokens } = charge;
+  const prices = delivered === null || charge.cost === null ? null : pricesOf(charge, priceOf);
+  if (delivered === null || prices === null) return null;
+  // A prompt of the same size is the one that the gateway stated, with its cached tokens.
+  const prompt = { ...noTokens, input: delivered.input };
+  if (promptTotal(tokens) === delivered.input) for (const name of promptClasses) prompt[name] = tokens[name];
+  return costWithinRange(prices, { ...prompt, output: delivered.output }, charge.billing)?.charged ?? null;
 }
 
 /** Returns the stored prices that a charge names; null if one of them is missing. */

@@ -27,7 +27,7 @@ const whole = { input: 100, cached_input: 1000, cache_write: 20, cache_write_1h:
 const thinking = [
   event("content_block_start", { index: 0, content_block: { type: "thinking", thinking: "", signature: "" } }),
   event("content_block_delta", { index: 0, delta: { type: "thinking_delta", thinking: "Hmm", estimated_tokens: 9 } }),
-  event("content_block_delta", { index: 0, delta: { type: "signature_delta", signature: "c2lnbmVk" } }),
+  event("content_block_delta", { index: 0, delta: { type: "signature_delta", signature: "c2VhbGVk" } }),
   event("content_block_stop", { index: 0 }),
 ].join("");
 const call = [

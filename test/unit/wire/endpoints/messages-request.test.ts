@@ -1,3 +1,4 @@
+// cspell:ignore cach
 import { describe, expect, it } from "vitest";
 import { messages, readMessagesRequest } from "../../../../src/wire/endpoints/messages.ts";
 import { withOutputMaximum, type OutputMaximum } from "../../../../src/wire/endpoint.ts";
@@ -53,7 +54,7 @@ describe("readMessagesRequest", () => {
         {
           role: "assistant",
           content: [
-            { type: "thinking", thinking: "", signature: "c2lnbmVk" },
+            { type: "thinking", thinking: "", signature: "c2VhbGVk" },
             { type: "redacted_thinking", data: "c2VhbGVk" },
             { type: "text", text: "I read it.", citations: null },
             { type: "tool_use", id: "t1", name: "read", input: { path: "a" }, caller: { type: "direct" } },
