@@ -28,7 +28,7 @@ export interface EventReader {
   /** Reads one event. Returns false if the event cannot be read. */
   event(data: string): boolean;
   /** Usages of the stream. Absent if the last events never state everything. */
-  readonly usage?: StreamUsage;
+  readonly usage?: StreamUsage | undefined;
   /** True if an event has completed the stream. */
   readonly isComplete: boolean;
   /** Returns the content so far without the output, which is in `output`. */
@@ -72,14 +72,17 @@ export interface Transcript {
  */
 export class StreamTranscript implements Transcript {
   readonly #createReader: CreateEventReader;
+  readonly #readsFirst: boolean;
   readonly #listener: OutputListener | undefined;
   readonly #raw = new RawBytes();
   #allBytes = 0;
   #reading: { readonly events: EventReader; readonly bytes: SseReader } | undefined;
   #isOver = false;
 
-  constructor(createReader: CreateEventReader, listener?: OutputListener) {
+  /** `readsFirst`: true if the first event of a stream states what the last ones leave out. */
+  constructor(createReader: CreateEventReader, listener?: OutputListener, readsFirst = false) {
     this.#createReader = createReader;
+    this.#readsFirst = readsFirst;
     this.#listener = listener;
   }
 
@@ -155,7 +158,7 @@ export class StreamTranscript implements Transcript {
   }
 
   /**
-   * Reads the last events as if they were the whole stream. Returns their content if it is that of the whole stream:
+   * Reads the last events, and the first one if it matters, as if they were the whole stream. Returns their content if it is that of the whole stream:
    * their usage covers it, and no earlier event states a term that they do not state.
    */
   tail(): StreamTail {
@@ -167,19 +170,28 @@ export class StreamTranscript implements Transcript {
     let isReadable = true;
     const unreadable = () => void (isReadable = false);
     const reader = new SseReader((data) => events.event(data) || unreadable(), unreadable);
+    const middle = this.#readsFirst && this.#reading === undefined ? firstEventEnd(all, start) : 0;
+    if (middle > 0) reader.feed(all.subarray(0, middle));
     reader.feed(all.subarray(start));
     reader.finish();
     const { isComplete } = events;
     const answer = events.answer();
     const statesAll =
       this.#reading === undefined &&
+      middle > 0 === this.#readsFirst &&
       isReadable &&
       answer.usage !== undefined &&
       events.usage?.coversAny === true &&
       events.output.isUntouched &&
-      !mayState(all.toString("latin1", 0, start), answer);
+      !mayState(all.toString("latin1", middle, start), answer);
     return { isComplete, answer: statesAll ? { ...answer, texts: [] } : undefined };
   }
+}
+
+/** Returns the offset after the first event, which must end before `end`; 0 if its end is unusual. */
+function firstEventEnd(stream: Buffer, end: number): number {
+  const blank = stream.indexOf("\n\n");
+  return blank === -1 || blank + 2 > end || stream.subarray(0, blank).includes("\r") ? 0 : blank + 2;
 }
 
 const nullText = "null";
@@ -194,6 +206,7 @@ function mayState(events: string, { servedModel, serviceTier, toolCalls }: Answe
     statesOther(events, "model", model) ||
     statesOther(events, "_tier", nullText, tier) ||
     callsTool(events) ||
+    events.includes(serverTool) ||
     (toolCalls === undefined && events.includes("_cit")) ||
     hidesLetter(events)
   );
@@ -215,6 +228,7 @@ function unusual(model: string, tier: string): RegExp {
     other("model", RegExp.escape(model)),
     other("_tier", `${nullText}|${RegExp.escape(tier)}`),
     callEnd,
+    serverTool,
     "_cit",
     escapedLetter.source,
   ];
@@ -258,5 +272,7 @@ function hidesLetter(events: string): boolean {
 }
 
 const callEnd = '_call"';
+/** Type of a block in which Anthropic's models call a tool of the gateway. */
+const serverTool = '"server_tool_use"';
 /** ASCII character whose code begins with 4 to 7, as those of letters and of the underscore do. */
 const escapedLetter = /\\u00[4-7]/;

@@ -115,7 +115,7 @@ function addCall(call: string | undefined, calls: Map<string, number>): void {
 
 /** Returns a transcript for a stream of events of the Messages API. */
 export function messagesTranscript(listener?: OutputListener): StreamTranscript {
-  return new StreamTranscript((to) => new MessagesEventReader(to), listener);
+  return new StreamTranscript((to) => new MessagesEventReader(to), listener, true);
 }
 
 /** Types of events that state no error. */
@@ -159,6 +159,11 @@ class MessagesEventReader implements EventReader {
     this.#delta = new DeltaSink(this.output);
     this.#envelope = new EnvelopeSink(this.output);
     this.#usage = new StreamUsage(this.output, listener);
+  }
+
+  /** Usages of the stream; undefined while only an estimate of the output is stated, which covers no output. */
+  get usage(): StreamUsage | undefined {
+    return this.#estimate === null ? this.#usage : undefined;
   }
 
   get isComplete(): boolean {

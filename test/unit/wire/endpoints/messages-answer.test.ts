@@ -53,7 +53,7 @@ describe("a stream of a message", () => {
       transcript.push(piece);
       transcript.read();
     }
-    expect(transcript.end()).toEqual(messagesTranscriptOf(stream));
+    expect(transcript.end()).toEqual(everythingIn(stream));
   });
 
   it("keeps the prompt that its first event states, and its text, if it is cut after any event", () => {
@@ -195,6 +195,45 @@ describe("a stream of a message", () => {
     expect(stated.usage?.rivals?.completions.map((rival) => rival.tokens.output)).toEqual([900]);
   });
 
+  const search = event("content_block_start", {
+    index: 5,
+    content_block: { type: "server_tool_use", id: "s", name: "web_search", input: {} },
+  });
+  it.each<[string, boolean, readonly string[]]>([
+    ["an ordinary stream", true, [textBlock(["a", "b", "c"]), messageDelta()]],
+    ["a text about usage", true, [textBlock(["a", '"usage":5 "server_tool_use"', "c"]), messageDelta()]],
+    ["no usage at the end", false, [textBlock(["a", "b", "c"]), messageDelta(null)]],
+    ["a null count at the end", false, [textBlock(["a", "b", "c"]), messageDelta({ output_tokens: null })]],
+    [
+      "a usage in the middle",
+      false,
+      [textBlock(["a"]), messageDelta({ output_tokens: 900 }), textBlock(["c"]), messageDelta()],
+    ],
+    [
+      "a second start",
+      false,
+      [textBlock(["a"]), messageStart({ input_tokens: 9000 }), textBlock(["c"]), messageDelta()],
+    ],
+    [
+      "another model in the middle",
+      false,
+      [textBlock(["a"]), event("ping", { model: "x" }), textBlock(["c"]), messageDelta()],
+    ],
+    ["an uncounted search", false, [search, textBlock(["a", "b", "c"]), messageDelta()]],
+    ["a refusal after output", true, [textBlock(["a", "b", "c"]), messageDelta(undefined, "refusal")]],
+    ["a refusal that counts no output", false, [textBlock(["a", "b"]), messageDelta({ output_tokens: 0 }, "refusal")]],
+  ])("is read from its first and last events with the same result: %s", (_, isShort, middle) => {
+    for (const first of [messageStart(), ping + messageStart(), messageStart().replaceAll("\n", "\r\n")]) {
+      const stream = first + middle.join("") + messageStop;
+      const transcript = messagesTranscript();
+      transcript.push(Buffer.from(stream));
+      const { answer, isComplete } = transcript.tail();
+      expect([isComplete, answer !== undefined]).toEqual([true, isShort && first === messageStart()]);
+      const { texts: _texts, uncountable: _uncountable, ...whole } = everythingIn(stream);
+      if (answer !== undefined) expect(answer).toEqual({ ...whole, texts: [] });
+    }
+  });
+
   it("counts unknown blocks, members and events by their bytes", () => {
     const unknown = event("content_block_delta", { index: 0, delta: { type: "new_delta", wonder: "x".repeat(300) } });
     expect(streamed(messageStart(), unknown).uncountable?.unknownBytes).toBe(300);
@@ -202,7 +241,7 @@ describe("a stream of a message", () => {
   });
 });
 
-function messagesTranscriptOf(stream: string): StreamAnswer {
+function everythingIn(stream: string): StreamAnswer {
   const transcript = messagesTranscript();
   transcript.push(Buffer.from(stream));
   return transcript.everything();
