@@ -27,7 +27,7 @@ export const commands = [
       },
     },
     help: () =>
-      `\nServes chat completions and these endpoints under /v1: responses, completions, embeddings,` +
+      `\nServes chat completions and these endpoints under /v1: responses, messages, completions, embeddings,` +
       `\nimages/generations|edits|variations, audio/speech|transcriptions|translations.` +
       `\nBills each call. Answers 401 to calls without its API key.\n` +
       `\nScenarios: append them to the model's name (gpt-4o+cut:5+slow:20) or put them in the last message, input or prompt (#sandbox cut:5):\n${listed(scenarioList)}` +

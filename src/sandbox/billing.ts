@@ -18,12 +18,34 @@ export interface Consumption {
   readonly partTokens?: number;
   /** Consumption of a task, in ten-millionths of a US dollar. A task has no tokens. */
   readonly units?: number;
+  /** Runs and fees of an answer of /v1/messages, whose tokens have more prices than those of the other endpoints. */
+  readonly message?: MessageParts;
   /** Number of tokens billed as output, including hidden reasoning. */
   readonly completionTokens: number;
   /** Number of visible tokens written to the socket; null for a plain answer. */
   readonly deliveredTokens: number | null;
   /** True if the gateway itself broke off the answer. */
   readonly cutByGateway: boolean;
+}
+
+/** Tokens of one run of a model. Each class has its own price, and no token is in two classes. */
+export interface RunTokens {
+  readonly input: number;
+  readonly cached: number;
+  /** Tokens written to the cache for five minutes, and for one hour. */
+  readonly written: number;
+  readonly writtenForAnHour: number;
+  readonly output: number;
+}
+
+/** Parts of an answer of /v1/messages. The runs sum to the tokens of the call. */
+export interface MessageParts {
+  readonly runs: readonly RunTokens[];
+  readonly searches: number;
+  /** Fast mode: twice the price of all tokens, except of those read from the cache. */
+  readonly fast: boolean;
+  /** Inference in the US only: 1.1 times the price of all tokens. */
+  readonly inUs: boolean;
 }
 
 export interface BilledCall extends Consumption {
@@ -71,7 +93,12 @@ interface Rate {
   readonly input: bigint;
   readonly cachedInput: bigint;
   readonly partInput: bigint;
+  readonly cacheWrite: bigint;
+  readonly cacheWriteForAnHour: bigint;
   readonly output: bigint;
+  /** Price of one web search. */
+  readonly search: bigint;
+  readonly longPrompt: ModelPrice["longPrompt"];
   readonly minimumTokens: number;
   readonly minimumPicoUsd: bigint;
 }
@@ -115,7 +142,7 @@ export class Billing {
   quote(
     call: Pick<
       Consumption,
-      "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens" | "units"
+      "model" | "stream" | "promptTokens" | "cachedTokens" | "partTokens" | "message" | "completionTokens" | "units"
     >,
   ): {
     cost: PicoUsd;
@@ -124,13 +151,7 @@ export class Billing {
     if (call.units !== undefined)
       return { cost: (BigInt(call.units) * picoUsdPerUnit) as PicoUsd, minimumApplied: false };
     const rate = this.#rateOf(call.model);
-    const parts = call.partTokens ?? 0;
-    const uncached = BigInt(call.promptTokens - call.cachedTokens - parts) * rate.input;
-    const cost =
-      uncached +
-      BigInt(parts) * rate.partInput +
-      BigInt(call.cachedTokens) * rate.cachedInput +
-      BigInt(call.completionTokens) * rate.output;
+    const cost = call.message === undefined ? tokenCost(call, rate) : messageCost(call.message, rate);
     const shortfall = rate.minimumTokens - call.promptTokens - call.completionTokens;
     const filled = shortfall > 0 ? cost + BigInt(shortfall) * rate.output : cost;
     const whole = filled < rate.minimumPicoUsd ? rate.minimumPicoUsd : filled;
@@ -173,11 +194,47 @@ export class Billing {
       input: perToken(price.input),
       cachedInput: perToken(price.cachedInput ?? price.input),
       partInput: perToken(price.partInput ?? price.input),
+      cacheWrite: perToken(price.cacheWrite ?? price.input),
+      cacheWriteForAnHour: perToken(price.cacheWriteForAnHour ?? price.input),
       output: perToken(price.output),
+      search: picoUsd(price.search ?? "0"),
+      longPrompt: price.longPrompt,
       minimumTokens: price.minimumTokens ?? this.#minimum.tokens ?? 0,
       minimumPicoUsd: picoUsd(price.minimumUsd ?? this.#minimum.usd ?? "0"),
     };
   }
+}
+
+function tokenCost(
+  call: Pick<Consumption, "promptTokens" | "cachedTokens" | "partTokens" | "completionTokens">,
+  rate: Rate,
+): bigint {
+  const parts = call.partTokens ?? 0;
+  const uncached = BigInt(call.promptTokens - call.cachedTokens - parts) * rate.input;
+  return (
+    uncached +
+    BigInt(parts) * rate.partInput +
+    BigInt(call.cachedTokens) * rate.cachedInput +
+    BigInt(call.completionTokens) * rate.output
+  );
+}
+
+/** Returns the cost of an answer of /v1/messages. Each run's own prompt decides whether it is a long one. */
+function messageCost({ runs, searches, fast, inUs }: MessageParts, rate: Rate): bigint {
+  let cost = BigInt(searches) * rate.search;
+  for (const { input, cached, written, writtenForAnHour, output } of runs) {
+    const atFastPrice =
+      BigInt(input) * rate.input +
+      BigInt(written) * rate.cacheWrite +
+      BigInt(writtenForAnHour) * rate.cacheWriteForAnHour +
+      BigInt(output) * rate.output;
+    const whole = atFastPrice * (fast ? 2n : 1n) + BigInt(cached) * rate.cachedInput;
+    const { longPrompt } = rate;
+    const isLong = longPrompt !== undefined && input + cached + written + writtenForAnHour > longPrompt.above;
+    const ofPrompt = isLong ? whole * BigInt(longPrompt.times) : whole;
+    cost += inUs ? (ofPrompt * 11n) / 10n : ofPrompt;
+  }
+  return cost;
 }
 
 const picoUsdPerUnit = 100_000n;

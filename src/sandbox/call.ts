@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Billing, Consumption } from "./billing.ts";
 import type { Observer, OpenRequest } from "./observer.ts";
 import type { RequestHead, SandboxOptions } from "./options.ts";
+import type { PromptCache } from "./prompt-cache.ts";
 import type { Scenario } from "./scenarios.ts";
 import type { SandboxTask } from "./task-records.ts";
 import type { Webhooks } from "./webhooks.ts";
@@ -18,6 +19,7 @@ export interface SharedState {
   readonly idPrefix: string;
   /** Tasks by their ids. */
   readonly tasks: Map<string, SandboxTask>;
+  readonly promptCache: PromptCache;
   readonly webhooks: Webhooks;
   /**
    * One function for each task that is not billed yet. It tries to bill the task, and returns true if no further
@@ -57,8 +59,9 @@ export function withScenario(call: Call, text: string, scenario: Scenario): Call
 /** Returns the headers of every answer. */
 function commonHeaders(call: Call): Record<string, string> {
   return {
-    "x-request-id": call.requestId,
-    "openai-processing-ms": "42",
+    ...(isMessagesPath(call.path)
+      ? { "request-id": call.requestId }
+      : { "x-request-id": call.requestId, "openai-processing-ms": "42" }),
     "x-ratelimit-limit-requests": "10000",
     "x-ratelimit-remaining-requests": "9999",
     ...("set-cookie" in call.scenario ? { "set-cookie": "gateway_session=abc123; Path=/; HttpOnly; Secure" } : {}),
@@ -83,9 +86,50 @@ export function sendJson(call: Call, status: number, value: unknown, headers: Re
   send(call, status, { "content-type": "application/json", ...headers }, JSON.stringify(value));
 }
 
-/** Sends an error in the form of OpenAI's endpoints. */
-export function sendError(call: Call, status: number, type: string, code: string | null, message: string): void {
-  sendJson(call, status, { error: { message, type, param: null, code } });
+/** Returns true for paths of Anthropic's interface. Their errors and credentials have its form. */
+export function isMessagesPath(path: string): boolean {
+  return /^\/v1\/messages(\/|$)/.test(path);
+}
+
+/** Anthropic's error types by status. */
+const messageErrors: Readonly<Record<number, string>> = {
+  400: "invalid_request_error",
+  401: "authentication_error",
+  402: "billing_error",
+  403: "permission_error",
+  404: "not_found_error",
+  413: "request_too_large",
+  429: "rate_limit_error",
+  503: "overloaded_error",
+  504: "timeout_error",
+  529: "overloaded_error",
+};
+
+interface StatedError {
+  readonly status: number;
+  /** Type and code of OpenAI's endpoints. Anthropic's type depends on the status only. */
+  readonly type: string;
+  readonly code: string | null;
+  readonly message: string;
+}
+
+/** Builds an error in the form of the endpoint: OpenAI's or Anthropic's. */
+export function errorBody(call: Call, { status, type, code, message }: StatedError): object {
+  if (!isMessagesPath(call.path)) return { error: { message, type, param: null, code } };
+  const error = { type: messageErrors[status] ?? "api_error", message };
+  return { type: "error", error, request_id: call.requestId };
+}
+
+/** Sends an error in the form of the endpoint. */
+export function sendError(
+  call: Call,
+  status: number,
+  type: string,
+  code: string | null,
+  message: string,
+  headers: Record<string, string> = {},
+): void {
+  sendJson(call, status, errorBody(call, { status, type, code, message }), headers);
 }
 
 /** Sends an error in the form of the gateway's own interface. */
@@ -102,8 +146,27 @@ export function hasApiKey(call: Call): boolean {
   return isRight;
 }
 
-/** Returns true if a call of OpenAI's endpoints has the right key. Otherwise sends an error and returns false. */
+/**
+ * Returns true if a call of /v1/messages has the right key, in either header or in both. Otherwise sends an error and
+ * returns false.
+ */
+function hasMessagesKey(call: Call): boolean {
+  const { authorization, "x-api-key": key } = call.head.headers;
+  const { apiKey } = call.shared.options;
+  const isRight =
+    (authorization ?? key) !== undefined &&
+    (authorization === undefined || authorization === `Bearer ${apiKey}`) &&
+    (key === undefined || key === apiKey);
+  if (!isRight) {
+    const given = key === undefined && authorization !== undefined ? "bearer token" : "x-api-key";
+    sendError(call, 401, "", null, authorization === key ? "x-api-key header is required" : `invalid ${given}`);
+  }
+  return isRight;
+}
+
+/** Returns true if a call has the right key, in the form of its endpoint. Otherwise sends an error and returns false. */
 export function hasBearerKey(call: Call): boolean {
+  if (isMessagesPath(call.path)) return hasMessagesKey(call);
   const { authorization = "" } = call.head.headers;
   if (authorization === `Bearer ${call.shared.options.apiKey}`) return true;
   const given = /^Bearer (.+)$/.exec(authorization)?.[1];

@@ -37,7 +37,9 @@ export async function serveText(asked: Call, form: TextForm): Promise<void> {
   const answer = composeAnswer(call, request);
   const write = () =>
     request.stream
-      ? streamAnswer(call, answer, form.events(answer, request, call.scenario))
+      ? streamAnswer(call, form.events(answer, request, call.scenario), (written) =>
+          consumptionOf(call, answer, written),
+        )
       : sendAnswer(call, answer, form.body(answer, request));
   return answerOrFault(call, request.stream, consumptionOf(call, answer), write);
 }
@@ -46,14 +48,14 @@ export async function serveText(asked: Call, form: TextForm): Promise<void> {
 export async function answerOrFault(
   call: Call,
   stream: boolean,
-  consumption: Consumption,
+  consumption: Consumption | undefined,
   write: () => Promise<void>,
 ): Promise<void> {
   const stayed = await pause(numberOf(call.scenario, "latency") ?? call.shared.options.latencyMs, call.gone);
   if (!stayed && stream) return undefined;
   const fault = faultOf(call.scenario, call.redirects);
   if (fault === undefined) return write();
-  if ("billed" in call.scenario) charge(call, consumption);
+  if ("billed" in call.scenario && consumption !== undefined) charge(call, consumption);
   return stayed ? serveFault(call, fault) : undefined;
 }
 

@@ -22,6 +22,16 @@ export function plainConsumption(
   };
 }
 
+/** Part of a stream that was written. */
+export interface Written {
+  /** Number of visible tokens. */
+  readonly delivered: number;
+  /** Number of web searches whose results were written. */
+  readonly searches: number;
+  readonly whole: boolean;
+  readonly cutByGateway: boolean;
+}
+
 /**
  * Returns the billed quantities of a text answer. A complete answer is billed in full. A stream that ended early is
  * billed for the prompt and the written tokens. Hidden tokens precede the first visible token, so they are billed with
@@ -30,7 +40,7 @@ export function plainConsumption(
 export function consumptionOf(
   call: Call,
   answer: Answer,
-  stream?: { readonly delivered: number; readonly whole: boolean; readonly cutByGateway: boolean },
+  stream?: Pick<Written, "delivered" | "whole" | "cutByGateway">,
 ): Consumption {
   const whole = stream === undefined || stream.whole || "billed" in call.scenario;
   const endless = "endless" in call.scenario;

@@ -85,10 +85,7 @@ function sendStatus(call: Call, status: number): void {
   const text =
     "echo-key" in call.scenario ? `${message} You called with ${call.head.headers.authorization ?? ""}` : message;
   if (call.path.startsWith("/account")) return sendJson(call, status, { code: status, data: null, message: text });
-  if (status === 429) {
-    return sendJson(call, 429, { error: { message: text, type, param: null, code } }, { "retry-after": "1" });
-  }
-  return sendError(call, status, type, code, text);
+  return sendError(call, status, type, code, text, status === 429 ? { "retry-after": "1" } : {});
 }
 
 function sendHtml(call: Call, status: number): void {

@@ -5,7 +5,14 @@ export interface ModelPrice {
   readonly cachedInput?: string;
   /** Price of images or audio in the prompt. Default: the price of input. */
   readonly partInput?: string;
+  /** Prices of writing to the cache for five minutes, and for one hour. Default: the price of input. */
+  readonly cacheWrite?: string;
+  readonly cacheWriteForAnHour?: string;
   readonly output: string;
+  /** Price of one web search, in USD. Default: free. */
+  readonly search?: string;
+  /** All prices of tokens are multiplied by `times` if the prompt has more than `above` tokens. */
+  readonly longPrompt?: { readonly above: number; readonly times: number };
   /** Minimum charge of a call, in tokens and in USD. Default: the sandbox's general minimum. */
   readonly minimumTokens?: number;
   readonly minimumUsd?: string;
@@ -24,13 +31,37 @@ const official: Readonly<Record<string, readonly [input: string, output: string,
   "gpt-4.1": ["2.00", "8.00", 75],
   "gpt-4.1-mini": ["0.40", "1.60", 75],
   "gpt-4.1-nano": ["0.10", "0.40", 75],
-  "claude-opus-4-6": ["5.00", "25.00", 75],
-  "claude-sonnet-4-6": ["3.00", "15.00", 75],
   "text-embedding-3-small": ["0.02", "0.00", 100],
   "text-embedding-3-large": ["0.13", "0.00", 100],
   "text-embedding-ada-002": ["0.10", "0.00", 100],
   "gemini-2.5-flash": ["0.30", "2.50", 25],
 };
+
+/**
+ * Prices of models that /v1/messages serves. Reading from the cache costs the same as input, because the gateway of the
+ * shipped prices charges it so.
+ */
+const claude: Readonly<Record<string, ModelPrice>> = {
+  "claude-opus-4-6": written("3.75", "4.6875", "7.50", "18.75", "0.0075"),
+  "claude-sonnet-4-6": written("2.25", "2.8125", "4.50", "11.25", "0.0075"),
+  "claude-haiku-4-5": written("1.00", "1.25", "2.00", "5.00", "0.01"),
+  "claude-opus-5-5": written("4.00", "5.00", "8.00", "20.00", "0.01"),
+  "claude-sonnet-5-5": written("2.00", "2.50", "4.00", "10.00", "0.01"),
+  "claude-haiku-5-5": {
+    ...written("0.10", "0.125", "0.20", "0.50", "0.01"),
+    longPrompt: { above: 100_000, times: 5 },
+  },
+};
+
+function written(
+  input: string,
+  cacheWrite: string,
+  cacheWriteForAnHour: string,
+  output: string,
+  search: string,
+): ModelPrice {
+  return { input, cacheWrite, cacheWriteForAnHour, output, search };
+}
 
 /** Models for images and audio. whisper is priced per million seconds, tts per million characters. */
 const media: Readonly<Record<string, ModelPrice>> = {
@@ -51,7 +82,7 @@ export function sandboxPrices(): Record<string, ModelPrice> {
   for (const [model, [input, output, percent]] of Object.entries(official)) {
     prices[model] = { input: percentOf(input, percent), output: percentOf(output, percent) };
   }
-  return { ...prices, ...media };
+  return { ...prices, ...claude, ...media };
 }
 
 /** Returns a percentage of a price. The price must have two decimals, so four decimals state the result exactly. */

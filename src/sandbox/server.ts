@@ -22,6 +22,8 @@ import { serveFault } from "./faults.ts";
 import { Observer } from "./observer.ts";
 import type { RequestHead, Sandbox, SandboxOptions } from "./options.ts";
 import { serveImages } from "./images.ts";
+import { serveMessages, serveTokenCount } from "./messages.ts";
+import { PromptCache } from "./prompt-cache.ts";
 import { digest } from "./random.ts";
 import { responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
@@ -80,6 +82,7 @@ function sharedStateOf(given: SandboxOptions, url: () => URL): SharedState {
     billing: new Billing({ ...options, prices, minimum, errors }),
     observer,
     tasks: new Map(),
+    promptCache: new PromptCache(now),
     webhooks: new Webhooks({
       now,
       retryMs: options.webhookRetryMs,
@@ -241,6 +244,8 @@ function route(call: Call): Promise<void> | void {
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
   if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
   if (endpoint === "POST /v1/completions") return serveText(call, completionsForm);
+  if (endpoint === "POST /v1/messages") return serveMessages(call);
+  if (endpoint === "POST /v1/messages/count_tokens") return serveTokenCount(call);
   if (/^POST \/v1\/images\/(generations|edits|variations)$/.test(endpoint)) return serveImages(call);
   if (endpoint === "POST /v1/audio/speech") return serveSpeech(call);
   if (/^POST \/v1\/audio\/(transcriptions|translations)$/.test(endpoint)) return serveTranscription(call);

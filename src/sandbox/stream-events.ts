@@ -14,6 +14,8 @@ export interface StreamEvent {
   readonly data: string;
   /** Number of visible tokens in the event. */
   readonly tokens: number;
+  /** True if the event contains the results of a web search. */
+  readonly isSearch?: boolean;
 }
 
 /** Yields the events of an answer in order. With the scenario `endless`, the events never end. */

@@ -1,7 +1,7 @@
-import type { Answer } from "./answer.ts";
-import { breakOff, charge, writeHead, type Call } from "./call.ts";
+import type { Consumption } from "./billing.ts";
+import { breakOff, charge, errorBody, isMessagesPath, writeHead, type Call } from "./call.ts";
 import { untilGone, pause } from "./pause.ts";
-import { consumptionOf } from "./consumption.ts";
+import type { Written } from "./consumption.ts";
 import { pauseAfterHeaders, delayOf, encodingOf, BodyWriter } from "./body-writer.ts";
 import { numberOf } from "./scenarios.ts";
 import { frame, type StreamEvent } from "./stream-events.ts";
@@ -9,8 +9,15 @@ import { frame, type StreamEvent } from "./stream-events.ts";
 /** Way in which a stream ended. A complete stream is billed in full, any other for the written tokens. */
 type StreamEnd = "whole" | "clientLeft" | "error" | "cut" | "reset";
 
-/** Sends the answer as server-sent events, and bills it as `StreamEnd` states. */
-export async function streamAnswer(call: Call, answer: Answer, events: Iterable<StreamEvent>): Promise<void> {
+/**
+ * Sends events, and bills what `consumption` returns for the written part as `StreamEnd` states; undefined bills
+ * nothing.
+ */
+export async function streamAnswer(
+  call: Call,
+  events: Iterable<StreamEvent>,
+  consumption: (written: Written) => Consumption | undefined,
+): Promise<void> {
   const encoding = encodingOf(call.scenario);
   writeHead(call, 200, {
     "content-type": "text/event-stream; charset=utf-8",
@@ -19,10 +26,12 @@ export async function streamAnswer(call: Call, answer: Answer, events: Iterable<
   });
   const { observer } = call.shared;
   observer.activeStreams += 1;
-  const meter = { delivered: 0, billed: false };
+  const meter = { delivered: 0, searches: 0, billed: false };
   const bill = (whole: boolean, cutByGateway: boolean) => {
-    if (!meter.billed) charge(call, consumptionOf(call, answer, { delivered: meter.delivered, whole, cutByGateway }));
+    const { billed, ...written } = meter;
     meter.billed = true;
+    const used = billed ? undefined : consumption({ ...written, whole, cutByGateway });
+    if (used !== undefined) charge(call, used);
   };
   try {
     const writer = new BodyWriter(call, encoding);
@@ -40,7 +49,7 @@ async function writeEvents(
   call: Call,
   events: Iterable<StreamEvent>,
   writer: BodyWriter,
-  meter: { delivered: number },
+  meter: { delivered: number; searches: number },
   beforeDone: () => void,
 ): Promise<StreamEnd> {
   const { scenario, gone, seen, shared } = call;
@@ -61,7 +70,7 @@ async function writeEvents(
         await writer.flush();
         return "cut";
       }
-      if (seen.deltas === errorAfter) return (await writer.write(errorEvent)) ? "error" : "clientLeft";
+      if (seen.deltas === errorAfter) return (await writer.write(errorEventOf(call))) ? "error" : "clientLeft";
     }
     if (event.kind === "delta" && delayMs > 0 && !(await pause(delayMs, gone))) return "clientLeft";
     if (event.kind === "done") beforeDone();
@@ -71,16 +80,18 @@ async function writeEvents(
       meter.delivered += event.tokens;
       shared.observer.changed();
     }
+    if (event.isSearch) meter.searches += 1;
     if (!(await writer.write(frame(event, scenario)))) return "clientLeft";
   }
   return "whole";
 }
 
-const errorEvent = `data: ${JSON.stringify({
-  error: {
-    message: "The server had an error while processing your request.",
+function errorEventOf(call: Call): string {
+  const body = errorBody(call, {
+    status: 500,
     type: "server_error",
-    param: null,
     code: null,
-  },
-})}\n\n`;
+    message: "The server had an error while processing your request.",
+  });
+  return `${isMessagesPath(call.path) ? "event: error\n" : ""}data: ${JSON.stringify(body)}\n\n`;
+}
