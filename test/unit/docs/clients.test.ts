@@ -10,7 +10,7 @@ const read = (name: string) => readFileSync(new URL(`../../../${name}`, import.m
 const versions: Record<string, string> = JSON.parse(read("test/system/clients/package.json")).dependencies;
 const more: Record<string, string> = JSON.parse(read("test/system/clients/all/package.json")).optionalDependencies;
 /** Clients that are Python packages; the other packages in the lists are their dependencies. */
-const ofPython = ["openai", "openai-agents", "llm", "aider-chat", "pydantic-ai-slim", "langchain-openai"];
+const ofPython = ["anthropic", "openai", "openai-agents", "llm", "aider-chat", "pydantic-ai-slim", "langchain-openai"];
 const pinned = ["default", "aider", "agents"].flatMap((name) =>
   read(`test/system/clients/python/${name}.txt`).trim().split("\n"),
 );

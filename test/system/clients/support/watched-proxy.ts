@@ -1,8 +1,9 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { afterAll, beforeEach, expect } from "vitest";
 import type { Charge } from "../../../../src/core/charge.ts";
 import type { BilledCall } from "../../../../src/sandbox/billing.ts";
+import type { SandboxOptions, SandboxRequest } from "../../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../../src/sandbox/server.ts";
 import { NewCharges } from "../../../support/new-charges.ts";
 import { startProxy, type RunningProxy } from "../../../support/running-proxy.ts";
@@ -21,8 +22,8 @@ export interface WatchedProxy extends AsyncDisposable {
   /** Has a budget that is too small for any request. */
   readonly poor: Endpoint;
   readonly unknown: Endpoint;
-  /** Sets the gateway's scenario from now on; undefined means a normal answer. */
-  gatewayWill(scenario: string | undefined): void;
+  /** Sets the gateway's scenarios of the next requests; the last one stays. Undefined means a normal answer. */
+  gatewayWill(...scenarios: (string | undefined)[]): void;
   /** Waits until everything is settled; returns what happened since the last call. */
   seen(): Promise<Seen>;
 }
@@ -32,13 +33,22 @@ export interface Seen {
   readonly atFarebox: readonly string[];
   /** Bodies of the requests that reached the gateway. */
   readonly atGateway: readonly string[];
+  readonly headersAtGateway: readonly IncomingHttpHeaders[];
   readonly charges: readonly Charge[];
   readonly billed: readonly BilledCall[];
 }
 
+interface WatchedOptions {
+  /** Hard budget of the rich key, in USD. */
+  readonly budget?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** Prices of the gateway that differ from the sandbox's own. */
+  readonly prices?: SandboxOptions["prices"];
+}
+
 /** Starts one proxy for all tests of a file; each test begins with a normal gateway and an empty record. */
-export async function proxyOfFile(): Promise<WatchedProxy> {
-  const proxy = await startWatchedProxy();
+export async function proxyOfFile(options: WatchedOptions = {}): Promise<WatchedProxy> {
+  const proxy = await startWatchedProxy(options);
   afterAll(() => proxy[Symbol.asyncDispose]());
   beforeEach(async () => {
     proxy.gatewayWill(undefined);
@@ -47,10 +57,17 @@ export async function proxyOfFile(): Promise<WatchedProxy> {
   return proxy;
 }
 
-export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<WatchedProxy> {
+export async function startWatchedProxy({
+  budget = "0.50",
+  env = {},
+  prices = {},
+}: WatchedOptions = {}): Promise<WatchedProxy> {
   await using owned = new AsyncDisposableStack();
-  let scenario: string | undefined;
-  const proxy = owned.use(await startProxy({ sandbox: { scenario: () => scenario } }));
+  let scenarios: (string | undefined)[] = [];
+  // The proxy polls the account at any time, which must not use up a scenario.
+  const scenario = ({ path }: SandboxRequest) =>
+    path === "/account/info" || scenarios.length < 2 ? scenarios[0] : scenarios.shift();
+  const proxy = owned.use(await startProxy({ env, sandbox: { scenario, prices } }));
   const baseURL = `${proxy.url}/v1`;
   const endpoint = (apiKey: string): Endpoint => ({ baseURL, apiKey });
   await proxy.budget("key:alice", budget, "1mo");
@@ -64,14 +81,20 @@ export async function startWatchedProxy({ budget = "0.50" } = {}): Promise<Watch
     rich: endpoint(proxy.key),
     poor,
     unknown: endpoint("sk-fb-0123456789-wrong"),
-    gatewayWill: (next) => void (scenario = next),
+    gatewayWill: (...next) => void (scenarios = next),
     async seen() {
       const charges = await newCharges.allSettled();
       const requests = proxy.sandbox.requests.slice(gatewaySeen);
       gatewaySeen += requests.length;
       // The proxy polls the account itself, without a client.
-      const bodies = requests.filter(({ path }) => path !== "/account/info").map(({ body }) => body.toString());
-      return { atFarebox: recorder.entered.splice(0), atGateway: bodies, charges, billed: newCharges.billed() };
+      const forwarded = requests.filter(({ path }) => path !== "/account/info");
+      return {
+        atFarebox: recorder.entered.splice(0),
+        atGateway: forwarded.map(({ body }) => body.toString()),
+        headersAtGateway: forwarded.map(({ headers }) => headers),
+        charges,
+        billed: newCharges.billed(),
+      };
     },
     [Symbol.asyncDispose]: () => kept.disposeAsync(),
   };
@@ -126,23 +149,33 @@ export function allAsBilled({ charges, billed, atFarebox }: Seen, routes: readon
 
 /** Expects the requests to have reached Farebox but not the gateway, without a charge. */
 export function refusedByFarebox(seen: Seen, atFarebox: readonly string[] = ["/v1/chat/completions"]): void {
-  expect(seen).toEqual({ atFarebox, atGateway: [], charges: [], billed: [] });
+  expect(seen).toEqual({ atFarebox, atGateway: [], headersAtGateway: [], charges: [], billed: [] });
 }
 
 /** Returns the text that the gateway answers to this body, which is always the same. */
-export async function gatewayText(body: string): Promise<string> {
+export async function gatewayText(body: string, path = "/v1/chat/completions"): Promise<string> {
   await using sandbox = await startSandbox();
-  const response = await fetch(`${sandbox.url}/v1/chat/completions`, {
+  const response = await fetch(`${sandbox.url}${path}`, {
     method: "POST",
-    headers: { authorization: `Bearer ${sandbox.apiKey}`, "content-type": "application/json" },
+    headers: {
+      authorization: `Bearer ${sandbox.apiKey}`,
+      "content-type": "application/json",
+      "anthropic-version": "2023-06-01",
+    },
     body,
   });
-  const text = await response.text();
-  const events = text.startsWith("data:") ? text.split("\n\n").map((event) => event.replace(/^data: /, "")) : [text];
-  const answers = events.filter((event) => event.startsWith("{")).map((event) => JSON.parse(event) as Answer);
-  return answers.map(({ choices: [choice] }) => choice?.message?.content ?? choice?.delta?.content ?? "").join("");
+  const answers = [...(await response.text()).matchAll(/^(?:data: )?(\{.*)$/gm)];
+  return answers.map(([, json = ""]) => textIn(JSON.parse(json) as Answer)).join("");
 }
 
+/** Answer or event of chat completions or of Anthropic's messages. */
 interface Answer {
-  readonly choices: readonly { readonly message?: { content?: string }; readonly delta?: { content?: string } }[];
+  readonly choices?: readonly { readonly message?: { content?: string }; readonly delta?: { content?: string } }[];
+  readonly content?: readonly { readonly text?: string }[];
+  readonly delta?: { readonly text?: string };
+}
+
+function textIn({ choices: [choice] = [], content = [], delta }: Answer): string {
+  const ofMessage = content.map(({ text = "" }) => text).join("");
+  return choice?.message?.content ?? choice?.delta?.content ?? delta?.text ?? ofMessage;
 }
