@@ -77,6 +77,28 @@ describe.each(ledgerKinds)("details of charges in the ledger: $name", (kind) => 
     ]);
   });
 
+  it("compares a stated prompt with what was delivered in its own classes", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const [tier] = price.tiers;
+    const charged = { ...tier.charged, cached_input: 100_000n as typeof tier.charged.cached_input };
+    const version = { ...price, tiers: [{ ...tier, charged }] as const };
+    const cached = { id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version };
+    const read = { ...tokens(0, 5), cached_input: 1000 };
+    const { charged: cost, list: listCost } = costOf(version, read);
+    for (const [id, output] of [
+      ["right", 5],
+      ["short", 6],
+    ] as const) {
+      await ledger.hold(holdOf(id, usd("1"), { price: cached }));
+      const details = { source: "partial", tokens: read, cost, listCost, delivered: { input: 1000, output } } as const;
+      await ledger.post(id, { ...posting(0, 5), ...details }, endAt(noon));
+    }
+    expect((await ledger.verify()).differences).toMatchObject([
+      { kind: "charge", id: "short", expected: expect.stringContaining("for the delivered tokens") },
+    ]);
+  });
+
   it("stores a request's user, labels and models, and then the model that answered", async () => {
     await using store = await opened(kind);
     const { ledger } = store;
