@@ -41,6 +41,8 @@ const repeated: ReadonlySet<string> = new Set([
   "priority",
   "flex",
   "batch",
+  "fast",
+  "us",
 ]);
 
 /** Returns tables of all fields of a price file with their types, from the schema that checks the files. */

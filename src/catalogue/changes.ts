@@ -291,7 +291,9 @@ export function figuresOf(stated: object, within: readonly string[] = []): Figur
           : [{ name: `${name}.${from}`, value: tier, path: [...path, index, "from_prompt_tokens"] }];
       });
     }
-    return typeof value === "object" && value !== null && !wholeFigures.has(field)
+    // Factors of one value are one figure, as a number or by class.
+    const isFactor = path[0] === "factors" && path.length === 3;
+    return typeof value === "object" && value !== null && !wholeFigures.has(field) && !isFactor
       ? figuresOf(value, path)
       : [{ name, value, path }];
   });

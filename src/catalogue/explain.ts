@@ -10,14 +10,16 @@ import type {
   UnlikelyRates,
 } from "../ports/catalogue.ts";
 import { ceilingPrice, type PriceTier } from "../core/price.ts";
+import { serviceTierNames } from "../core/rate-variants.ts";
 import { statedClass, tokenClasses } from "../core/usage.ts";
+import { hasVariant } from "../core/bounds.ts";
 import { editDistance, nearest } from "../core/fault.ts";
 import { baseName } from "../core/model-names.ts";
 import type { ModelOrigin, Origins } from "./build.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
-import { countsTokens, traitPlaces } from "./resolve.ts";
+import { countsTokens, factorText, traitPlaces } from "./resolve.ts";
 import { validities } from "./validity.ts";
 
 export interface Loaded {
@@ -69,7 +71,7 @@ export function explainChanges({ catalogue, origins }: Loaded, at: number): read
       return (
         version !== undefined &&
         (version.tiers.some((tier) => tier.fromPromptTokens > 0 && !isStated(tier)) ||
-          Object.keys(version.serviceTiers ?? {}).some((name) => !Object.hasOwn(serviceTiers, name)))
+          serviceTierNames.some((name) => hasVariant(version, name) && serviceTiers[name] === undefined))
       );
     };
     return {
@@ -180,12 +182,18 @@ function entriesOf({ model, block }: ModelOrigin): PriceEntry[] {
 type Rules = Omit<NonNullable<PriceExplanation["inForce"]>, "entry">;
 
 function rulesOf(price: DecidedPrice): Rules {
-  const { perRequest, fees, serviceTiers, tiers, minimum } = price;
+  const { perRequest, fees, serviceTiers, factors, tiers, minimum } = price;
   const rulesOfTiers = (own: readonly DecidedTier[]) => own.map((tier) => tierRules(tier, price));
   return {
     tiers: perRequest === null ? rulesOfTiers(tiers) : [],
     perRequest: perRequest ? amountRule(perRequest, price) : null,
     serviceTiers: Object.fromEntries([...serviceTiers].map(([name, own]) => [name, rulesOfTiers(own)])),
+    factors: factors.map(({ term, name, value, block }) => ({
+      field: term,
+      value: name,
+      factors: factorText(value),
+      place: block.place(),
+    })),
     fees: Object.fromEntries([...fees].map(([name, fee]) => [name, amountRule(fee, price)])),
     minimum: placeOf(minimum),
   };

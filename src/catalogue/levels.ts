@@ -1,4 +1,4 @@
-import { serviceTierNames } from "../core/price.ts";
+import { factorNames, factorTerms, serviceTierNames, type FactorTerm } from "../core/rate-variants.ts";
 import { tokenClasses, type TokenClass } from "../core/usage.ts";
 import type { Effect } from "./effects.ts";
 import {
@@ -11,7 +11,7 @@ import {
   type ShareTerms,
 } from "./rates.ts";
 import type { Block, Decided } from "./read.ts";
-import type { StatedChange, StatedPrice, StatedRates } from "./schema.ts";
+import type { StatedChange, StatedFactors, StatedPrice, StatedRates } from "./schema.ts";
 
 /**
  * A statement about several models that helps to decide a model's price: a file's `gateway`, a group, or a change. The
@@ -46,7 +46,7 @@ export interface DecidedFee extends DecidedAmount {
 }
 
 /** Fields of a change that state rates. */
-const rateFields = ["official", "gateway", "tiers", "service_tiers", "tier_mode"] as const;
+const rateFields = ["official", "gateway", "tiers", "service_tiers", "factors", "tier_mode"] as const;
 
 /** Fields of a change that state amounts, or how amounts are computed. */
 export const priceFields = [
@@ -60,10 +60,18 @@ export const priceFields = [
 
 type ServiceTier = (typeof serviceTierNames)[number];
 
+/** Factors of the rates for one value of a term, such as the speed "fast". */
+export interface DecidedFactors extends Decided<StatedFactors> {
+  readonly term: FactorTerm;
+  readonly name: string;
+}
+
 /** A model's price with the place that decides each figure. */
 export interface DecidedPrice extends ShareTerms {
   readonly tiers: readonly DecidedTier[];
   readonly serviceTiers: ReadonlyMap<ServiceTier, readonly DecidedTier[]>;
+  /** In the order of `factorNames`. */
+  readonly factors: readonly DecidedFactors[];
   /** Null for a price with rates; undefined if a fault removed an amount. */
   readonly perRequest: DecidedAmount | null | undefined;
   readonly fees: ReadonlyMap<string, DecidedFee>;
@@ -183,6 +191,7 @@ class Draft {
   #cacheTerms: Partial<Record<TokenClass, Decided<string>>> = {};
   #tiers: DraftTier[] = [];
   readonly #serviceTiers = new Map<ServiceTier, DraftTier[]>();
+  readonly #factors = new Map<string, Decided<StatedFactors>>();
   readonly #perRequest: { official?: Decided<string>; gateway?: Decided<string> | undefined } = {};
   readonly #fees = new Map<string, DraftFee>();
   #minimum: DecidedPrice["minimum"] = null;
@@ -231,6 +240,7 @@ class Draft {
       const stated = price.service_tiers?.[name];
       if (stated !== undefined) this.#serviceTiers.set(name, tiersOf(stated, block.at("service_tiers", name)));
     }
+    if (!this.#isFlat) this.#applyFactors(price.factors, block);
     if (price.minimum !== undefined) this.#minimum = { value: price.minimum, block: block.at("minimum") };
     if (price.tier_mode !== undefined) this.#tierMode = { value: price.tier_mode, block: block.at("tier_mode") };
     this.#applyFees(price.fees, block, null);
@@ -244,6 +254,7 @@ class Draft {
     else {
       this.#changeTiers(this.#tiers, stated, level, block);
       this.#changeServiceTiers(level);
+      for (const name of this.#applyFactors(stated.factors, block)) this.#apply(level, `factors.${name}`);
       if (stated.tier_mode !== undefined) {
         this.#tierMode = { value: stated.tier_mode, block: block.at("tier_mode") };
         this.#apply(level, "tier_mode");
@@ -262,6 +273,12 @@ class Draft {
       cacheTerms: this.#cacheTerms,
       tiers: this.#tiers,
       serviceTiers: this.#serviceTiers,
+      factors: factorTerms.flatMap((term) =>
+        factorNames[term].flatMap((name) => {
+          const decided = this.#factors.get(`${term}.${name}`);
+          return decided === undefined ? [] : [{ term, name, ...decided }];
+        }),
+      ),
       perRequest: this.#isFlat ? official && { official, gateway } : null,
       fees,
       minimum: this.#minimum,
@@ -338,6 +355,17 @@ class Draft {
       }
     }
     return decided;
+  }
+
+  /** Returns the names of the stated factors, such as "speed.fast". A factor replaces that of lower levels as a whole. */
+  #applyFactors(stated: StatedPrice["factors"], block: Block): string[] {
+    return factorTerms.flatMap((term) =>
+      Object.entries(stated?.[term] ?? {}).flatMap(([name, value]) => {
+        if (value === undefined) return [];
+        this.#factors.set(`${term}.${name}`, { value, block: block.at("factors", term, name) });
+        return [`${term}.${name}`];
+      }),
+    );
   }
 
   #applyPerRequest(stated: NonNullable<StatedChange["per_request"]>, block: Block): void {

@@ -4,6 +4,7 @@ import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 import { invariant } from "../core/assert.ts";
 import type { Effect } from "./effects.ts";
 import type { Block, Decided } from "./read.ts";
+import type { StatedFactors } from "./schema.ts";
 
 /** Fraction of the official price that is charged. For example, "0.75" is 750_000 millionths. */
 export interface Fraction extends Decided<string> {
@@ -61,16 +62,45 @@ type RateFault =
   | { readonly kind: "none"; readonly class: TokenClass }
   | { readonly kind: "inexact"; readonly report: () => void };
 
+/** Factor of each class, multiplied by `factorUnit`. */
+export type RateFactors = Readonly<Record<TokenClass, bigint>>;
+
+/** Two factors in millionths multiply to this unit. */
+const factorUnit = million * million;
+
+export const standardFactors = Object.fromEntries(
+  tokenClasses.map((name) => [name, factorUnit]),
+) as unknown as RateFactors;
+
+/** Returns the product of factors and stated ones. A class without a factor has that of its parent class. */
+export function withFactors(before: RateFactors, stated: StatedFactors): RateFactors {
+  const own: Partial<Record<TokenClass, bigint>> = {};
+  for (const name of tokenClasses) {
+    const parent = parentClass[name];
+    const text = typeof stated === "string" ? stated : stated[name];
+    const inherited = parent === null ? million : (own[parent] ?? million);
+    own[name] = text === undefined ? inherited : rateOf(text);
+  }
+  return Object.fromEntries(
+    tokenClasses.map((name) => [name, (before[name] * (own[name] ?? million)) / million]),
+  ) as unknown as RateFactors;
+}
+
+/** Multiplies a rate. Rounds up, so that rounding never makes a hold or a charge too low. */
+function times(rate: bigint, factor: bigint): PicoUsdPerToken {
+  return ((rate * factor + factorUnit - 1n) / factorUnit) as PicoUsdPerToken;
+}
+
 /**
  * Returns the official rates. A class without a rate has that of its parent class. `input` and `output` always have
  * one.
  */
-export function listRates(official: DecidedRates): Rates {
+export function listRates(official: DecidedRates, factors: RateFactors = standardFactors): Rates {
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
   for (const name of tokenClasses) {
     const parent = parentClass[name];
     const inherited = official[name] === undefined && parent !== null ? rates[parent] : undefined;
-    rates[name] = inherited ?? rateOf(official[name]?.value);
+    rates[name] = inherited ?? times(rateOf(official[name]?.value), factors[name]);
   }
   return rates as Rates;
 }
@@ -96,21 +126,26 @@ export function rateRule(name: TokenClass, { official, gateway }: DecidedSides, 
 
 /**
  * Returns the charged rate of each class according to `rateRule`. Child classes do not repeat the fault of their parent.
+ * A class that is charged as another one has the factor of the other.
  */
-export function chargedRates(sides: DecidedSides, terms: ShareTerms): RatesResult {
+export function chargedRates(
+  sides: DecidedSides,
+  terms: ShareTerms,
+  factors: RateFactors = standardFactors,
+): RatesResult {
   const rates: Partial<Record<TokenClass, PicoUsdPerToken>> = {};
   const faults: RateFault[] = [];
   for (const name of tokenClasses) {
     const rule = rateRule(name, sides, terms);
     if (rule === null) {
       faults.push({ class: name, kind: "none" });
-    } else if (rule.kind === "stated") rates[name] = rateOf(rule.rate.value);
+    } else if (rule.kind === "stated") rates[name] = times(rateOf(rule.rate.value), factors[name]);
     else if (rule.kind === "share") {
       const { official, fraction } = rule;
       const exact = shareOf(rateOf(official.value), fraction);
       if (exact === undefined)
         faults.push({ kind: "inexact", report: () => reportInexact(official, fraction, terms.model) });
-      else rates[name] = exact as PicoUsdPerToken;
+      else rates[name] = times(exact, factors[name]);
     } else {
       const rate = rates[rule.of];
       if (rate !== undefined) rates[name] = rate;

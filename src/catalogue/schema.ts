@@ -2,6 +2,7 @@ import { z } from "zod";
 import { unknownFields } from "../core/fault.ts";
 import { parseRate, parseUsd } from "../core/money.ts";
 import { toolCallType } from "../core/price.ts";
+import { factorNames, factorTerms, type FactorTerm } from "../core/rate-variants.ts";
 import { routeKinds, routeMethods } from "../core/task-routes.ts";
 import { streamKinds } from "../core/slices.ts";
 import { tokenClasses, units, type TokenClass } from "../core/usage.ts";
@@ -60,6 +61,12 @@ const fraction = decimal(
   (text) => parseRate(text) !== undefined,
 ).refine((text) => (parseRate(text) ?? 0n) <= 100_000_000n, { error: 'a fraction of at most "100"' });
 
+const rateFactorWords =
+  'a decimal string in quotes, a factor of rates such as "1.1", or a block of factors by class with input and output';
+const rateFactor = decimal(rateFactorWords, "it with at most six decimals", (text) => parseRate(text) !== undefined)
+  .refine((text) => (parseRate(text) ?? 0n) > 0n, { error: "a factor above 0" })
+  .refine((text) => (parseRate(text) ?? 0n) <= 100_000_000n, { error: 'a factor of at most "100"' });
+
 const factor = decimal(
   'a decimal string in quotes, a factor such as "1.25"',
   "it with at most three decimals",
@@ -96,15 +103,52 @@ function named<Value extends z.ZodType>(key: RegExp, what: string, value: Value)
   return z.record(z.string().regex(key, { error: what }), value, { error: "a block with one entry for each name" });
 }
 
-const optionalRates = Object.fromEntries(tokenClasses.map((name) => [name, rate.optional()])) as Record<
-  TokenClass,
-  z.ZodOptional<typeof rate>
->;
+const optionalRates = optionalOf(rate);
 const officialRates = block({ ...optionalRates, input: rate, output: rate });
 const gatewayRates = block(
   optionalRates,
   adviceFor(["fraction", "minimum", "fees"], "write it next to this block of rates, or in a group"),
 );
+
+function optionalOf<Value extends z.ZodType>(value: Value) {
+  return Object.fromEntries(tokenClasses.map((name) => [name, value.optional()])) as Record<
+    TokenClass,
+    z.ZodOptional<Value>
+  >;
+}
+
+const rateFactors = z.union([rateFactor, block({ ...optionalOf(rateFactor), input: rateFactor, output: rateFactor })], {
+  error: rateFactorWords,
+});
+
+const factorMeanings = {
+  speed: "Factors of the rates by the `speed` of the request or the answer.",
+  inference_geo: "Factors of the rates by the region (`inference_geo`) of the request or the answer.",
+} as const satisfies Record<FactorTerm, string>;
+
+const factorsOfTerm = (term: FactorTerm) =>
+  block(
+    Object.fromEntries(
+      factorNames[term].map((value) => [
+        value,
+        rateFactors
+          .optional()
+          .describe("A factor of all token rates, or factors by class. A missing class has the factor of its parent."),
+      ]),
+    ),
+  )
+    .optional()
+    .describe(factorMeanings[term]);
+
+/** Factors of rates by the values of other terms than the service tier. */
+const factors = block(
+  Object.fromEntries(factorTerms.map((term) => [term, factorsOfTerm(term)])) as Record<
+    FactorTerm,
+    ReturnType<typeof factorsOfTerm>
+  >,
+)
+  .optional()
+  .describe("Factors by which a fast answer or one from a region costs more, in every service tier. Fees have none.");
 
 const tier = block({
   from_prompt_tokens: tokens.describe("Smallest prompt of this tier; 200001 for a price above 200k tokens."),
@@ -175,6 +219,7 @@ const price = block({
   })
     .optional()
     .describe("Rates of other service tiers. The rates next to this field apply to the standard tier."),
+  factors,
   fees: named(toolCallType, "the type of the item in an answer, such as web_search_call", toolFee)
     .optional()
     .describe("The price of one call of a hosted tool, in addition to its tokens."),
@@ -217,6 +262,7 @@ function adviceFor(fields: readonly string[], advice: string): Readonly<Record<s
 /** Advice for rates and days that `gateway` or a group states. */
 const termsAdvice = {
   ...adviceFor([...tokenClasses, "official", "gateway"], "write a fraction here, or the rate in a change of a model"),
+  factors: "write it in a change of a model, or of all that a pattern matches",
   ...adviceFor(
     ["from", "until", "source"],
     "this block applies to all days; to date it, assign a group in a change with `from`",
@@ -423,6 +469,7 @@ const change = block(
     })
       .optional()
       .describe("Changes of other service tiers."),
+    factors,
     aliases: z.array(alias, { error: "a list of names" }).optional().describe("More names of the model."),
     ...changedTraits,
   },
@@ -433,7 +480,18 @@ const change = block(
 const modelAdvice = {
   ...adviceFor(tokenClasses, "write it under `change`, in `gateway` or `official`"),
   ...adviceFor(
-    [...Object.keys(terms), "official", "gateway", "from", "until", "source", "tiers", "service_tiers", "per_request"],
+    [
+      ...Object.keys(terms),
+      "official",
+      "gateway",
+      "from",
+      "until",
+      "source",
+      "tiers",
+      "service_tiers",
+      "factors",
+      "per_request",
+    ],
     "write it under `change`, or under `prices` of a whole model",
   ),
 };
@@ -552,6 +610,8 @@ export type StatedChange = z.infer<typeof change>;
 export type StatedRoute = z.infer<typeof route>;
 export type StatedTaskPrice = z.infer<typeof taskPrice>;
 export type StatedFee = z.infer<typeof toolFee>;
+/** One factor for all classes, or factors by class. */
+export type StatedFactors = z.infer<typeof rateFactors>;
 
 /** Names of the fields that describe a model itself. */
 export const traitNames = Object.keys(traits) as (keyof typeof traits)[];

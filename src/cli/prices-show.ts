@@ -135,6 +135,14 @@ function print(io: Io, shown: PriceShown): void {
       printRows(io, tier.rates.map(rateRow), reasonColumns("class", `USD per 1M ${bounds.unit}s`));
     }
   }
+  if (price !== null && price.factors.length > 0) {
+    printLine(io, "");
+    printRows(io, price.factors, {
+      "factor of the rates": ({ field, value }) => `${field} ${value}`,
+      factor: ({ factors }) => factors,
+      at: { cell: ({ at }) => at, narrow: "drop" },
+    });
+  }
   if (price !== null && price.fees.length > 0) {
     printLine(io, "");
     const rows = price.fees.map(({ tool, official_usd, gateway_usd, input_tokens, ...rule }) => ({

@@ -144,7 +144,7 @@ function alsoPriced(price: Model["price"]): string | null {
   const { tiers, service_tiers, fees } = price;
   const parts = [
     ...(tiers.length > 1 ? ["long prompts"] : []),
-    ...service_tiers.map((each) => each.service_tier),
+    ...service_tiers.map((each) => each.service_tier).filter((name) => !name.includes("+")),
     ...(fees.length > 0 ? ["fees"] : []),
   ];
   return parts.length === 0 ? null : parts.join(", ");

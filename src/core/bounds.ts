@@ -1,5 +1,13 @@
 import { add, larger, noMoney, priceOf, type PicoUsd, type PicoUsdPerToken } from "./money.ts";
 import { firstTokenOf, inServiceTier, type PriceTier, type PriceVersion, type Rates } from "./price.ts";
+import {
+  anyServiceTier,
+  serviceTierNames,
+  standardRates,
+  variantName,
+  type FactorTerm,
+  type RateTerms,
+} from "./rate-variants.ts";
 import { scaleTokens, type Permille, type TokenClass } from "./usage.ts";
 
 /** Size of a request, as the wire layer measures it. */
@@ -185,9 +193,7 @@ function highestRate(rates: Rates, classes: readonly TokenClass[]): PicoUsdPerTo
 }
 
 /** Terms of a request that affect its price, in addition to its size. */
-export interface RequestTerms {
-  /** Requested service tier; null for the standard tier or if none is requested. */
-  readonly serviceTier: string | null;
+export interface RequestTerms extends RateTerms {
   /** Requested hosted tools; null if there are none. */
   readonly hostedTools: HostedTools | null;
 }
@@ -210,38 +216,43 @@ export interface HostedTools {
   readonly freeCalls?: Readonly<Record<string, number>>;
 }
 
-export const plainTerms: RequestTerms = { serviceTier: null, hostedTools: null };
+export const plainTerms: RequestTerms = { ...standardRates, hostedTools: null };
 
-/** Service tier of a request that lets the gateway choose the tier. */
-export const anyServiceTier = "auto";
-
-const standardTiers: ReadonlySet<string> = new Set(["", "default", "standard", "standard_only", "on_demand"]);
-/** Since October 2026, OpenAI calls its priority tier `fast` and accepts both names. */
-const serviceTierAliases: ReadonlyMap<string, string> = new Map([["fast", "priority"]]);
-
-/** Returns the canonical name of a stated service tier; null for the standard tier. */
-export function serviceTierOf(stated: unknown): string | null {
-  if (stated === undefined || stated === null) return null;
-  const name = typeof stated === "string" ? stated.toLowerCase() : "";
-  if (typeof stated === "string" && standardTiers.has(name)) return null;
-  return /^[a-z][a-z0-9_.-]{0,63}$/.test(name) ? (serviceTierAliases.get(name) ?? name) : "unknown";
+/** Returns true if a price has rates for a variant. Every price has standard rates. */
+export function hasVariant({ serviceTiers }: PriceVersion, variant: string | null): boolean {
+  return variant === null || (serviceTiers !== undefined && Object.hasOwn(serviceTiers, variant));
 }
 
-/** Returns true if a price has rates for a service tier. Every price has standard rates. */
-export function hasServiceTier({ serviceTiers }: PriceVersion, tier: string | null): boolean {
-  return tier === null || (serviceTiers !== undefined && Object.hasOwn(serviceTiers, tier));
+/**
+ * Returns the prices of all variants by which the gateway may bill the request: the standard rates, and those of each
+ * part of the terms, because the gateway may grant only some of them.
+ */
+export function variantsToHold(price: PriceVersion, terms: RateTerms): readonly PriceVersion[] {
+  if (price.serviceTiers === undefined || variantName(terms) === null) return [price];
+  const tiers = terms.serviceTier === anyServiceTier ? serviceTierNames : [terms.serviceTier];
+  const orStandard = (values: readonly (string | null)[]) => new Set([null, ...values]);
+  const names = new Set<string>();
+  for (const serviceTier of orStandard(tiers))
+    for (const speed of orStandard([terms.speed]))
+      for (const inferenceGeo of orStandard([terms.inferenceGeo])) {
+        const name = variantName({ serviceTier, speed, inferenceGeo });
+        if (name !== null && hasVariant(price, name)) names.add(name);
+      }
+  return [price, ...[...names].map((name) => inServiceTier(price, name))];
 }
 
-/** Returns the prices for all service tiers that the gateway may use for the request, including the standard one. */
-export function tiersToHold(price: PriceVersion, stated: string | null): readonly PriceVersion[] {
-  if (stated === null) return [price];
-  const names = Object.keys(price.serviceTiers ?? {}).filter((name) => name === stated || stated === anyServiceTier);
-  return [price, ...names.map((name) => inServiceTier(price, name))];
-}
-
-/** Returns true if a tier could cost more than the known rates. Flex never costs more than the standard tier. */
-export function isTierUnbounded(price: PriceVersion, stated: string | null): boolean {
-  return stated !== anyServiceTier && stated !== "flex" && !hasServiceTier(price, stated);
+/**
+ * Returns the fields of a request whose values could cost more than the known rates. Flex never costs more than the
+ * standard tier.
+ */
+export function unboundedTerms(price: PriceVersion, terms: RateTerms): ("service_tier" | FactorTerm)[] {
+  const { serviceTier, speed, inferenceGeo } = terms;
+  const isTierBounded = serviceTier === anyServiceTier || serviceTier === "flex" || hasVariant(price, serviceTier);
+  return [
+    ...(isTierBounded ? [] : (["service_tier"] as const)),
+    ...(hasVariant(price, speed) ? [] : (["speed"] as const)),
+    ...(hasVariant(price, inferenceGeo) ? [] : (["inference_geo"] as const)),
+  ];
 }
 
 /** Upper bounds for the calls of hosted tools in a request, and for their cost. */

@@ -30,7 +30,7 @@ export interface Cost {
 
 /** Terms of an answer that affect its cost, in addition to its tokens. */
 export interface Billing {
-  /** Service tier that answered; null for the standard tier. */
+  /** Service tier, speed and region that answered, by `variantName`; null for the standard rates. */
   readonly serviceTier: string | null;
   /** Number of hosted tool calls by item type, for types that may have a fee. */
   readonly calls: Readonly<Record<string, number>>;

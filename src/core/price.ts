@@ -1,4 +1,5 @@
 import type { PicoUsd, PicoUsdPerToken } from "./money.ts";
+import { knownVariant } from "./rate-variants.ts";
 import { parentClass, tokenClasses, type TokenClass } from "./usage.ts";
 
 /**
@@ -60,10 +61,15 @@ export interface PriceVersion {
   /** Ascending; the first starts at 0. */
   readonly tiers: PriceTiers;
   /**
-   * Price tiers of other service tiers ("priority", "flex", "batch"); absent if there are none. `tiers` applies to the
-   * standard service tier.
+   * Price tiers of other service tiers ("priority", "flex", "batch") and of all variants by `variantName` ("fast",
+   * "batch+us"); absent if there are none. `tiers` applies to the standard service tier.
    */
   readonly serviceTiers?: Readonly<Record<string, PriceTiers>>;
+  /**
+   * Factors of the variants, by term and value, as text for people: "speed.fast": "2, cached_input 1". The rates of the
+   * variants already include them. Absent if there are none.
+   */
+  readonly factors?: Readonly<Record<string, string>>;
   /**
    * Fee of one hosted tool call, by the item type of the call in an answer ("web_search_call"); absent if no tool has a
    * fee.
@@ -75,9 +81,6 @@ export interface PriceVersion {
   /** Price of a task; absent if the price is for requests. It replaces the token rates and the flat price. */
   readonly task?: TaskPrice;
 }
-
-/** Service tiers that a price file can state, in addition to the standard one. */
-export const serviceTierNames = ["priority", "flex", "batch"] as const;
 
 /** A price version with its id and canonical text, as stored with a hold. */
 export interface PinnedPrice {
@@ -115,11 +118,15 @@ export function multiplyByPieces(price: PriceVersion, pieces: number): PriceVers
   return { ...price, perRequest: { charged: times(perRequest.charged), list: times(perRequest.list) } };
 }
 
-/** Returns the price for a service tier; the unchanged price if it has no rates for that tier. */
-export function inServiceTier(price: PriceVersion, serviceTier: string | null): PriceVersion {
+/**
+ * Returns the price for a service tier or another variant of the rates. Leaves out parts of the name for which the price
+ * has no rates, so that an unknown service tier does not hide a known factor.
+ */
+export function inServiceTier(price: PriceVersion, variant: string | null): PriceVersion {
   const { serviceTiers } = price;
-  if (serviceTier === null || serviceTiers === undefined) return price;
-  const tiers = Object.hasOwn(serviceTiers, serviceTier) ? serviceTiers[serviceTier] : undefined;
+  if (variant === null || serviceTiers === undefined) return price;
+  const known = knownVariant(variant, (name) => Object.hasOwn(serviceTiers, name));
+  const tiers = known === null ? undefined : serviceTiers[known];
   return tiers === undefined ? price : { ...price, tiers };
 }
 
@@ -190,6 +197,7 @@ export function canonicalPrice(price: PriceVersion): string {
     classes: tokenClasses,
     // Left out if absent, so that the ids of existing prices do not change.
     ...(price.serviceTiers && { serviceTiers: byName(price.serviceTiers, tiersOf) }),
+    ...(price.factors && { factors: byName(price.factors, (text) => text) }),
     ...(price.fees && { fees: byName(price.fees, (fee) => ({ ...fee, ...amounts(fee) })) }),
     ...(price.task && { task: { ...price.task, ...amounts(price.task) } }),
   });
@@ -231,6 +239,7 @@ export function parseCanonicalPrice(text: string): PriceVersion {
         (stored.serviceTiers as Named<Parameters<typeof tiersOf>[0]>).map(([name, tiers]) => [name, tiersOf(tiers)]),
       ),
     }),
+    ...(stored.factors && { factors: Object.fromEntries(stored.factors as Named<string>) }),
     ...(stored.fees && {
       fees: Object.fromEntries(
         (stored.fees as Named<{ charged: string; list: string; inputTokens: number }>).map(([name, fee]) => [

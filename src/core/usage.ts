@@ -84,7 +84,7 @@ export const doubts = [
   "unknown_field",
   /** The model that answered is not the requested one. */
   "served_model",
-  /** The service tier that answered has no known rates. */
+  /** The service tier, speed or region that answered has no known rates. */
   "service_tier",
   /** The answer used a hosted tool whose fee is unknown. */
   "hosted_tool",

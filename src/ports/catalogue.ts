@@ -173,11 +173,22 @@ export interface PriceExplanation {
     readonly perRequest: PlacedRule | null;
     /** Rules by service tier, each in the form of `tiers`. */
     readonly serviceTiers: Readonly<Record<string, readonly TierRules[]>>;
+    /** Factors of the rates, by the field of a request and its value. */
+    readonly factors: readonly PlacedFactor[];
     /** Rules of fees, by type of the item in an answer. */
     readonly fees: Readonly<Record<string, PlacedRule>>;
     /** Place of the minimum charge; null if none is stated. */
     readonly minimum: FileLocation | null;
   } | null;
+}
+
+/** Factors of the rates for one value of a field, such as `speed: "fast"`. */
+interface PlacedFactor {
+  readonly field: string;
+  readonly value: string;
+  /** One factor, or factors by class: "input 2, cached_input 1, output 2". */
+  readonly factors: string;
+  readonly place: FileLocation;
 }
 
 /** What a change of a price file changes, for display. */

@@ -2,7 +2,8 @@ import { outputBound, predictedBound, worstCase, type HoldBasis } from "../core/
 import { costOf, itemize, type CostItem } from "../core/cost.ts";
 import { messageOf } from "../core/fault.ts";
 import { formatRate, formatUsd, formatUsdOrNull, type PicoUsd } from "../core/money.ts";
-import { tierFor, type PriceVersion } from "../core/price.ts";
+import { inServiceTier, tierFor, type PriceVersion } from "../core/price.ts";
+import { anyServiceTier, variantName } from "../core/rate-variants.ts";
 import type { Catalogue, CatalogueModel } from "../ports/catalogue.ts";
 import type { TokenCounter } from "../ports/token-counter.ts";
 import type { ModelRequest } from "../wire/model-request.ts";
@@ -55,9 +56,9 @@ export async function estimate(tools: EstimateTools, params: EstimateParams): Pr
   const model = tools.catalogue.find(params.model, tools.at);
   if (model === undefined) return { ok: false, problem: "unknown_model" };
   if (model.price === null) return { ok: false, problem: "no_price" };
-  const { version } = model.price;
-  const prompt = await promptOf(tools, model, params);
   const request = params.given?.request ?? null;
+  const version = askedRates(model.price.version, request);
+  const prompt = await promptOf(tools, model, params);
   const output: EstimatePart =
     params.outputTokens === null
       ? outputPart(model, version, tokensOf(prompt), request)
@@ -86,6 +87,16 @@ export async function estimate(tools: EstimateTools, params: EstimateParams): Pr
       notes: notesOf(tools, model, { prompt, request, unbounded }),
     },
   };
+}
+
+/** Returns the price with the rates of the service tier, speed and region that the request asks for. */
+function askedRates(price: PriceVersion, request: ModelRequest | null): PriceVersion {
+  if (request?.terms === undefined) return price;
+  const { serviceTier, ...others } = request.terms;
+  return inServiceTier(
+    price,
+    variantName({ ...others, serviceTier: serviceTier === anyServiceTier ? null : serviceTier }),
+  );
 }
 
 async function promptOf(

@@ -83,7 +83,7 @@ function boundsOf(model: CatalogueModel) {
 
 function priceOf(
   { price }: CatalogueModel,
-  { entry, tiers, perRequest, serviceTiers, fees, minimum }: NonNullable<PriceExplanation["inForce"]>,
+  { entry, tiers, perRequest, serviceTiers, factors, fees, minimum }: NonNullable<PriceExplanation["inForce"]>,
 ) {
   if (price === null) return null;
   const { version } = price;
@@ -101,10 +101,11 @@ function priceOf(
         ? null
         : { official_usd: formatUsd(flat.list), gateway_usd: formatUsd(flat.charged), ...ruleJson(perRequest) },
     minimum: { tokens: version.minimum.tokens, usd: formatUsd(version.minimum.usd), at: placeText(minimum) },
-    service_tiers: Object.entries(version.serviceTiers ?? {}).map(([name, ownTiers]) => ({
+    service_tiers: Object.entries(serviceTiers).map(([name, rules]) => ({
       service_tier: name,
-      tiers: (serviceTiers[name] ?? []).flatMap((rules, index) => tierJson(ownTiers[index], rules)),
+      tiers: rules.flatMap((own, index) => tierJson(version.serviceTiers?.[name]?.[index], own)),
     })),
+    factors: factors.map(({ place: at, ...factor }) => ({ ...factor, at: placeText(at) })),
     fees: Object.entries(version.fees ?? {}).flatMap(([tool, fee]) => {
       const rule = fees[tool];
       return rule === undefined

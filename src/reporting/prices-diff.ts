@@ -6,7 +6,8 @@ import { tierModeOf } from "./prices.ts";
 import { quarterHours } from "./report.ts";
 import type { ChangeJson, PresenceJson, PricesDiffJson, TrafficDiffJson } from "./shapes/commands.ts";
 import { leftoversOf, rowsUnder } from "./what-if.ts";
-import { inServiceTier, serviceTierNames, tierFor, type PriceVersion } from "../core/price.ts";
+import { inServiceTier, tierFor, type PriceVersion } from "../core/price.ts";
+import { serviceTierNames } from "../core/rate-variants.ts";
 import { parentClass, tokenClasses, type TokenClass } from "../core/usage.ts";
 
 /** Number of days whose traffic is compared. */
@@ -258,8 +259,9 @@ type Terms = Readonly<Record<string, string | null>>;
 /** Returns the terms of a price other than its rates. */
 function termsOf(price: PriceVersion | null): Terms {
   if (price === null) return {};
-  const { fraction, perRequest, minimum, fees = {} } = price;
+  const { fraction, perRequest, minimum, fees = {}, factors = {} } = price;
   return {
+    ...Object.fromEntries(Object.entries(factors).map(([name, text]) => [`factors.${name}`, text])),
     ...Object.fromEntries(
       Object.entries(fees).flatMap(([tool, fee]) => [
         [`fees.${tool}.gateway`, formatUsd(fee.charged)],

@@ -48,6 +48,10 @@ function priceJson({ price }: CatalogueModel): PriceJson | null {
       service_tier: name,
       tiers: tiers.map(tierJson),
     })),
+    factors: Object.entries(version.factors ?? {}).map(([name, factors]) => {
+      const [field = "", value = ""] = name.split(".");
+      return { field, value, factors };
+    }),
     fees: Object.entries(version.fees ?? {}).map(([tool, fee]) => ({
       tool,
       gateway_usd: formatUsd(fee.charged),

@@ -6,7 +6,8 @@ import type { HeaderList } from "../ports/exchange.ts";
 import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.ts";
 import type { PendingCharge } from "./hold.ts";
 import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
-import { anyServiceTier, hasServiceTier, plainTerms, serviceTierOf, type HostedTools } from "../core/bounds.ts";
+import { hasVariant, plainTerms, type HostedTools, type RequestTerms } from "../core/bounds.ts";
+import { anyServiceTier, factorValueOf, serviceTierOf, variantName } from "../core/rate-variants.ts";
 import { usageFor, type Billed } from "./meter.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
@@ -27,10 +28,9 @@ export function billedAs(quote: Quote, answer: AnswerTerms | null): readonly [Bi
 }
 
 function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
-  const { serviceTier: asked, hostedTools } = quote.request.terms ?? plainTerms;
-  const stated = serviceTierOf(answer?.serviceTier);
-  const isStated = answer?.serviceTier != null && stated !== anyServiceTier;
-  const serviceTier = isStated ? stated : asked === anyServiceTier ? null : asked;
+  const asked = quote.request.terms ?? plainTerms;
+  const { hostedTools } = asked;
+  const serviceTier = variantBilled(asked, answer);
   const calls = callsOf(answer?.toolCalls, hostedTools);
   const madeKinds = calls === noCalls ? [] : Object.keys(calls).filter((kind) => (calls[kind] ?? 0) > 0);
   const isStandard = serviceTier === null && madeKinds.length === 0;
@@ -52,9 +52,21 @@ function billedBy(quote: Quote, answer: AnswerTerms | null): Billed {
       : hostedTools.calls.some((kind) => calls[kind] === undefined));
   const doubts: Doubt[] = [];
   if (served.isOther) doubts.push("served_model");
-  if (!prices.every((each) => hasServiceTier(each, serviceTier))) doubts.push("service_tier");
+  if (!prices.every((each) => hasVariant(each, serviceTier))) doubts.push("service_tier");
   if (isUncounted || !madeKinds.every(hasFee)) doubts.push("hosted_tool");
   return { servedPrice: served.price, answered, billing, doubts };
+}
+
+/** Returns the variant of the rates that answered. Each part that the answer states precedes that of the request. */
+function variantBilled(asked: RequestTerms, answer: AnswerTerms | null): string | null {
+  const { serviceTier, speed, inferenceGeo } = answer ?? plainTerms;
+  const stated = serviceTierOf(serviceTier);
+  const isStated = serviceTier != null && stated !== anyServiceTier;
+  return variantName({
+    serviceTier: isStated ? stated : asked.serviceTier === anyServiceTier ? null : asked.serviceTier,
+    speed: speed == null ? asked.speed : factorValueOf("speed", speed),
+    inferenceGeo: inferenceGeo == null ? asked.inferenceGeo : factorValueOf("inference_geo", inferenceGeo),
+  });
 }
 
 const noCalls: ToolCalls = {};

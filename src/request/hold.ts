@@ -5,6 +5,7 @@ import type { HoldKind } from "../core/charge.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import type { Affordable, BudgetNames, BudgetRefusal, OrRefused, Refusal } from "../core/refusals.ts";
+import { isRateTerm } from "../core/rate-variants.ts";
 import type { CatalogueModel } from "../ports/catalogue.ts";
 import type { Charging, HoldRequest, HoldResult } from "../ports/ledger.ts";
 import type { OutputMaximum } from "../wire/endpoint.ts";
@@ -193,7 +194,7 @@ async function refusalOf(
     model: unpriced?.name ?? request.model,
     isPriced: unpriced === undefined,
     fields: unboundedFields,
-    why: request.fields.why,
+    why: request.fields.why ?? (isRateTerm(unboundedFields[0]) ? "its price has no rates for this value" : null),
     affordable:
       maximum === null || !isShort(result)
         ? null

@@ -1,6 +1,5 @@
 import type { BodyBytes } from "../ports/exchange.ts";
 import {
-  isTierUnbounded,
   outputBound,
   partTokens,
   plainTerms,
@@ -8,8 +7,9 @@ import {
   promptBound,
   promptBoundByWords,
   promptWithCalls,
-  tiersToHold,
   toolBoundOf,
+  unboundedTerms,
+  variantsToHold,
   worstCase,
   type ToolBound,
 } from "../core/bounds.ts";
@@ -351,11 +351,11 @@ function termsUnder(
   toolCalls: number,
 ) {
   if (price === null) return { unbounded: [], tools: null };
-  const tier = isTierUnbounded(price.version, terms.serviceTier) ? ["service_tier"] : [];
+  const variant = unboundedTerms(price.version, terms);
   const tools: ToolBound | readonly string[] | null =
     terms.hostedTools && toolBoundOf(terms.hostedTools, { price: price.version, obeysMaxToolCalls }, toolCalls);
-  if (tools === null || "calls" in tools) return { unbounded: tier, tools };
-  return { unbounded: [...tier, ...tools], tools: null };
+  if (tools === null || "calls" in tools) return { unbounded: variant, tools };
+  return { unbounded: [...variant, ...tools], tools: null };
 }
 
 interface Named extends Candidate {
@@ -507,7 +507,7 @@ function worstCaseFor(
   const isHidden = size.unboundedFields.length > 0 && size.outputMax !== 0;
   const outputTokensMax = outputBound(isHidden ? { ...size, outputMax: null } : size, model);
   const { tools } = termsUnder(request, model, toolCalls);
-  const versions = tiersToHold(version, request.terms?.serviceTier ?? null);
+  const versions = variantsToHold(version, request.terms ?? plainTerms);
   const prompt = tools === null ? promptTokens : promptWithCalls(promptTokens, tools, model.contextTokens);
   const fees = tools === null ? noMoney : ((tools.feePerCall * BigInt(tools.calls)) as PicoUsd);
   const predicted = predictedBound(size, model);

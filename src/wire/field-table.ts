@@ -57,6 +57,9 @@ export const routing: Fields = {
   ...free("timeout transforms session_id trace usage debug cache_salt request_id safety_identifier user"),
 };
 
+/** Fields of `routing` whose values a price file can price, at endpoints that read them. */
+export const ratedFields = all("priced", "service_tier speed inference_geo");
+
 /** Schemas of functions. */
 const schemas: Places = new Map([
   [
@@ -79,9 +82,10 @@ const sampling = free(`
 export const chatFields = new RequestFields({
   ...routing,
   ...sampling,
+  ...ratedFields,
   ...all(
     "priced",
-    "model messages stream stream_options max_tokens max_completion_tokens n tools modalities service_tier prediction",
+    "model messages stream stream_options max_tokens max_completion_tokens n tools modalities prediction",
   ),
   ...free(`
     add_generation_prompt add_special_tokens audio context_management continue_final_message echo function_call functions include_reasoning
@@ -150,7 +154,8 @@ export const predictionParts = kinds({ text: { ...free("text"), ...cached } });
 
 export const responsesFields = new RequestFields({
   ...routing,
-  ...all("priced", "model input stream max_output_tokens max_tool_calls tools service_tier background include"),
+  ...ratedFields,
+  ...all("priced", "model input stream max_output_tokens max_tool_calls tools background include"),
   ...free(`
     access_programs client_metadata image instructions metadata moderation parallel_tool_calls prompt_cache_key prompt_cache_retention
     safety_identifier store stream_options temperature text tool_choice top_k top_logprobs top_p truncation user
@@ -258,13 +263,15 @@ export const responseParts = kinds({
 export const completionFields = new RequestFields({
   ...routing,
   ...sampling,
-  ...all("priced", "model prompt stream stream_options max_tokens n best_of service_tier"),
+  ...ratedFields,
+  ...all("priced", "model prompt stream stream_options max_tokens n best_of"),
   ...free("add_special_tokens echo response_format suffix"),
 });
 
 export const embeddingFields = new RequestFields({
   ...routing,
-  ...all("priced", "model input service_tier"),
+  ...ratedFields,
+  ...all("priced", "model input"),
   ...free(`
     dimensions embedding_type encoding_format input_type late_chunking normalized output_dimension output_dtype task task_type truncate
     truncate_prompt_tokens truncation user

@@ -1,5 +1,15 @@
 import { RequestFields } from "./findings.ts";
-import { all, cacheControl, expensive, free, headerValues, kinds, routing, type HeaderTable } from "./field-table.ts";
+import {
+  all,
+  cacheControl,
+  expensive,
+  free,
+  headerValues,
+  kinds,
+  ratedFields,
+  routing,
+  type HeaderTable,
+} from "./field-table.ts";
 
 /** Lists the fields of requests to Anthropic's Messages API that Farebox knows, with their meanings. */
 
@@ -9,7 +19,8 @@ const atGateway = expensive("it runs tools at the gateway");
 /** Thinking is a part of `max_tokens`, so it has no cost of its own. */
 export const messagesFields = new RequestFields({
   ...routing,
-  ...all("priced", "model messages stream max_tokens tools service_tier system context_management"),
+  ...ratedFields,
+  ...all("priced", "model messages stream max_tokens tools system context_management"),
   ...free("metadata output_config safeguards stop_sequences temperature thinking tool_choice top_k top_p"),
   thread: expensive("a stored thread becomes a part of the prompt"),
 }).repeatingIn(new Map([["tools", new Map([["input_schema", "free"]])]]));

@@ -22,6 +22,9 @@ export interface AnswerTerms {
   readonly servedModel: string | null;
   /** Service tier as stated, which may be null; undefined if the answer states none. */
   readonly serviceTier?: unknown;
+  /** Speed and region as the usage states them; undefined or null if it states none. */
+  readonly speed?: unknown;
+  readonly inferenceGeo?: unknown;
   /** Number of calls of hosted tools by item type, including zeros; undefined if the answer states none. */
   readonly toolCalls?: ToolCalls | undefined;
   /** Other models that earlier events of a stream name; absent if there are none. */
@@ -55,11 +58,15 @@ const callsMax = 1_000_000;
 
 /** Returns the terms that a whole answer, or an event of a stream, states outside its content. */
 export function answerTerms(body: JsonObject): AnswerTerms {
-  const { model, usage, service_tier } = body;
+  const { model, usage, message, service_tier } = body;
   const isNamed = typeof model === "string" && model !== "" && model !== omittedText;
+  // Anthropic's first event contains the terms in the usage of its message.
+  const stated = objectOr(usage ?? objectOr(message)["usage"]);
   return {
     servedModel: isNamed ? storedText(model) : null,
-    serviceTier: service_tier ?? objectOr(usage)["service_tier"] ?? service_tier,
+    serviceTier: service_tier ?? stated["service_tier"] ?? service_tier,
+    speed: stated["speed"],
+    inferenceGeo: stated["inference_geo"],
     toolCalls: statedCalls(body),
   };
 }
@@ -76,6 +83,8 @@ export function latestTerms(before: AnswerTerms, next: AnswerTerms): AnswerTerms
   const latest = {
     servedModel,
     serviceTier: next.serviceTier ?? before.serviceTier,
+    speed: next.speed ?? before.speed,
+    inferenceGeo: next.inferenceGeo ?? before.inferenceGeo,
     toolCalls: next.toolCalls === undefined ? before.toolCalls : mergeCalls(before.toolCalls, next.toolCalls),
   };
   const { servedModel: earlier, otherModels: known = [] } = before;

@@ -1,5 +1,6 @@
 import { isAscii, isUtf8 } from "node:buffer";
-import { serviceTierOf, type HostedTools, type RequestSize, type RequestTerms } from "../core/bounds.ts";
+import type { HostedTools, RequestSize, RequestTerms } from "../core/bounds.ts";
+import { factorValueOf, serviceTierOf, variantName } from "../core/rate-variants.ts";
 import type { PromptText } from "../core/prompt-text.ts";
 import { invalid, type OrRefused, type Refused } from "../core/refusals.ts";
 import type { TokenClass } from "../core/usage.ts";
@@ -320,21 +321,25 @@ const toolFields: readonly (readonly [name: string, call: string])[] = [
 ];
 
 /**
- * Returns the terms that decide a request's price, in addition to its size. Returns none for the standard service tier
- * without hosted tools.
+ * Returns the terms that decide a request's price, in addition to its size. Returns none for the standard rates without
+ * hosted tools.
  */
 export function requestTerms(
   body: JsonObject,
   tools: readonly ListedTool[],
   limits: Omit<HostedTools, "calls" | "fields">,
 ): { terms?: RequestTerms } {
-  const serviceTier = serviceTierOf(body["service_tier"]);
+  const rates = {
+    serviceTier: serviceTierOf(body["service_tier"]),
+    speed: factorValueOf("speed", body["speed"]),
+    inferenceGeo: factorValueOf("inference_geo", body["inference_geo"]),
+  };
   const hosted = tools.filter(({ members }) => members === undefined);
   const asking = toolFields.filter(([name]) => body[name] != null);
-  if (serviceTier === null && hosted.length + asking.length === 0) return {};
+  if (variantName(rates) === null && hosted.length + asking.length === 0) return {};
   const calls = [...hosted.map(({ tool }) => callOf(tool)), ...asking.map(([, call]) => call)];
   const fields = [...hosted.map(nameOf), ...asking.map(([name]) => name)];
-  return { terms: { serviceTier, hostedTools: calls.length === 0 ? null : { calls, fields, ...limits } } };
+  return { terms: { ...rates, hostedTools: calls.length === 0 ? null : { calls, fields, ...limits } } };
 }
 
 /** Terms of hosted tools at endpoints where no field limits the calls, and an answer may not show every call. */

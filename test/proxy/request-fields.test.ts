@@ -317,11 +317,12 @@ describe("an unknown field", () => {
   );
 
   it("adds a doubt, and so does a known field that may change the price", async () => {
-    for (const more of [{ provider: { order: ["x"] } }, { speed: "fast" }, { inference_geo: "us" }]) {
-      expect((await chargeOf(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([
-        "unknown_field",
-      ]);
-    }
+    for (const [more, doubt] of [
+      [{ provider: { order: ["x"] } }, "unknown_field"],
+      [{ speed: "fast" }, "service_tier"],
+      [{ inference_geo: "us" }, "service_tier"],
+    ] as const)
+      expect((await chargeOf(await send(proxy.key, chat(more)))).doubts, JSON.stringify(more)).toEqual([doubt]);
     expect((await chargeOf(await send(proxy.key, chat({ plugins: [{ id: "web" }] })))).doubts).toEqual([
       "unknown_field",
       "hosted_tool",

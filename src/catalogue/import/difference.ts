@@ -1,6 +1,6 @@
 import type { OrProblem } from "../../core/fault.ts";
 import { parseRate, parseUsd } from "../../core/money.ts";
-import { serviceTierNames } from "../../core/price.ts";
+import { serviceTierNames } from "../../core/rate-variants.ts";
 import { statedClass, tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { ModelOrigin } from "../build.ts";
 import { Effect } from "../effects.ts";

@@ -1,5 +1,5 @@
 import { parseRate, parseUsd } from "../../core/money.ts";
-import { serviceTierNames } from "../../core/price.ts";
+import { serviceTierNames } from "../../core/rate-variants.ts";
 import { tokenClasses } from "../../core/usage.ts";
 import type { PriceDifference } from "../../ports/price-import.ts";
 import type { StatedRates } from "../schema.ts";

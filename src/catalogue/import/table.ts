@@ -1,4 +1,4 @@
-import type { serviceTierNames } from "../../core/price.ts";
+import type { serviceTierNames } from "../../core/rate-variants.ts";
 import type { StatedRates } from "../schema.ts";
 import { parseDocument } from "yaml";
 import { messageOf, type OrProblem } from "../../core/fault.ts";

@@ -56,7 +56,9 @@ export const chargeSchema = z.strictObject({
     .array(z.enum(doubts))
     .meta({ description: "Reasons why the amount may differ from the gateway's bill; [] if there are none." }),
   cost_in_doubt_usd: usd.meta({ description: "The whole cost if there are doubts, otherwise 0." }),
-  service_tier: textOrNullAs("The service tier that answered; null for the standard tier."),
+  service_tier: textOrNullAs(
+    "The service tier, speed and region that answered, such as `priority`, `fast` or `batch+us`; null for the standard ones.",
+  ),
   tool_calls: z.record(z.string(), count).meta({ description: "Number of calls of each type of hosted tool." }),
   delivered: z.strictObject({ input: count, output: count }).nullable().meta({
     description: "Tokens of the request and of the delivered answer, counted by Farebox; null if it counted none.",

@@ -17,9 +17,13 @@ const priceSchema = z.strictObject({
   tiers,
   per_request_usd: z.strictObject({ gateway: usd, official: usd }).nullable(),
   minimum: z.strictObject({ tokens: count, usd }),
-  service_tiers: z
-    .array(z.strictObject({ service_tier: text, tiers }))
-    .meta({ description: "Prices in other service tiers. The standard tier is in the `tiers` of the price itself." }),
+  service_tiers: z.array(z.strictObject({ service_tier: text, tiers })).meta({
+    description:
+      "Prices in other service tiers, and with factors (`fast`, `batch+us`). The standard tier is in the `tiers` of the price itself.",
+  }),
+  factors: z.array(z.strictObject({ field: text, value: text, factors: text })).meta({
+    description: "Factors of the rates by the value of a request's field: one for all classes, or a list by class.",
+  }),
   fees: z.array(z.strictObject({ tool: text, gateway_usd: usd, official_usd: usd, input_tokens: count })).meta({
     description:
       "Fees of one call of a hosted tool, in addition to its tokens; `input_tokens` is the most that it adds to the prompt.",

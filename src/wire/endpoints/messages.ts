@@ -1,4 +1,4 @@
-import { plainTerms, type HostedTools } from "../../core/bounds.ts";
+import type { HostedTools } from "../../core/bounds.ts";
 import type { ChatText } from "../../core/prompt-text.ts";
 import { invalid } from "../../core/refusals.ts";
 import type { TokenClass } from "../../core/usage.ts";
@@ -199,8 +199,8 @@ function termsOf(body: JsonObject, tools: readonly ListedTool[], findings: Findi
     areLimited: true,
     ...(fetches.length > 0 && { freeCalls: { web_fetch_call: Math.max(...fetches.map(tokensPerFetch)) } }),
   };
-  const { terms = plainTerms } = requestTerms(body, tools, limits);
-  if (terms.serviceTier === null && terms.hostedTools === null) return {};
+  const { terms } = requestTerms(body, tools, limits);
+  if (terms === undefined) return {};
   const fields = unlimited.length === 0 ? terms.hostedTools?.fields : unlimited.map(nameOf);
   return { terms: { ...terms, hostedTools: terms.hostedTools && { ...terms.hostedTools, fields: fields ?? [] } } };
 }

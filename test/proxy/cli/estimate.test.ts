@@ -56,6 +56,19 @@ describe("the JSON of an estimate", () => {
     ]);
   });
 
+  it("has the rates of the service tier, speed and region that the request asks for", async () => {
+    const tokens = ["--input-tokens", "1000000", "--output-tokens", "1000000"];
+    const costOf = async (more: object) =>
+      (await estimateOf({ ...hello, model: "claude-opus-5-5", ...more }, ...tokens)).cost_usd;
+    expect(await costOf({})).toBe("24.00");
+    expect(await costOf({ speed: "fast" })).toBe("48.00");
+    expect(await costOf({ speed: "fast", inference_geo: "us" })).toBe("52.80");
+    expect(await costOf({ service_tier: "batch", inference_geo: "us" })).toBe("13.20");
+    expect(await costOf({ service_tier: "auto", inference_geo: "us" })).toBe("26.40");
+    const unknown = await estimateOf({ ...hello, model: "claude-opus-5-5", speed: "turbo" }, ...tokens);
+    expect(unknown).toMatchObject({ cost_usd: "24.00", exact: false, unbounded_fields: ["speed"] });
+  });
+
   it("equals the request's cost and hold to the last digit", async () => {
     await using proxy = await startProxy();
     const body = {

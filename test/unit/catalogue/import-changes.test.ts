@@ -7,7 +7,7 @@ import { importPrices } from "../../../src/catalogue/import/import.ts";
 import type { DecidedPrice } from "../../../src/catalogue/levels.ts";
 import { formatFault } from "../../../src/core/fault.ts";
 import { parseRate, parseUsd } from "../../../src/core/money.ts";
-import { serviceTierNames } from "../../../src/core/price.ts";
+import { serviceTierNames } from "../../../src/core/rate-variants.ts";
 import { statedClass, type TokenClass } from "../../../src/core/usage.ts";
 import type { PriceImport } from "../../../src/ports/price-import.ts";
 import { buildOnce } from "../../support/built-catalogues.ts";

@@ -1,92 +1,82 @@
 import { describe, expect, it } from "vitest";
 import type { PicoUsd } from "../../../src/core/money.ts";
 import type { PriceVersion } from "../../../src/core/price.ts";
+import { standardRates, type RateTerms } from "../../../src/core/rate-variants.ts";
 import {
-  anyServiceTier,
-  hasServiceTier,
-  isTierUnbounded,
+  hasVariant,
   plainTerms,
   promptWithCalls,
-  serviceTierOf,
-  tiersToHold,
   toolBoundOf,
+  unboundedTerms,
+  variantsToHold,
   type HostedTools,
   type ToolBound,
 } from "../../../src/core/bounds.ts";
 import { price, rates, tier } from "../../support/example-rates.ts";
-
-describe("a stated service tier", () => {
-  it.each<[unknown, string | null]>([
-    [undefined, null],
-    [null, null],
-    ["", null],
-    ["default", null],
-    ["standard", null],
-    ["on_demand", null],
-    ["Default", null],
-    ["auto", anyServiceTier],
-    ["Priority", "priority"],
-    ["fast", "priority"],
-    ["Fast", "priority"],
-    ["ultrafast", "ultrafast"],
-    ["flex", "flex"],
-    ["a", "a"],
-    ["a_b.c-9", "a_b.c-9"],
-    ["a".repeat(64), "a".repeat(64)],
-    ["a".repeat(65), "unknown"],
-    ["9a", "unknown"],
-    ["_a", "unknown"],
-    ["a b", "unknown"],
-    ["a\n", "unknown"],
-    [" a", "unknown"],
-    [7, "unknown"],
-    [{}, "unknown"],
-    [false, "unknown"],
-  ])("%j is read as %j", (stated, name) => {
-    expect(serviceTierOf(stated)).toBe(name);
-  });
-});
 
 const tiers = (input: string): PriceVersion["tiers"] => [tier(0, rates({ input, output: input }))];
 const serviceTiers = { priority: tiers("9"), flex: tiers("1"), batch: tiers("2") };
 const plain = price();
 const tiered = price({ serviceTiers });
 
-describe("the tiers that a request may be served in", () => {
-  it.each<[string | null, readonly string[]]>([
-    [null, []],
-    ["priority", ["priority"]],
-    ["turbo", []],
-    ["toString", []],
-    ["auto", ["priority", "flex", "batch"]],
-  ])("for %j are the standard tier and %j", (stated, names) => {
-    const [standard, ...others] = tiersToHold(tiered, stated);
-    expect(standard).toBe(tiered);
-    expect(others.map((each) => each.tiers)).toEqual(names.map((name) => serviceTiers[name as "flex"]));
-    expect(tiersToHold(plain, stated)).toEqual([plain]);
+const factored = price({
+  serviceTiers: {
+    ...serviceTiers,
+    fast: tiers("10"),
+    us: tiers("6"),
+    "fast+us": tiers("11"),
+    "priority+fast": tiers("18"),
+    "priority+us": tiers("10"),
+    "priority+fast+us": tiers("20"),
+  },
+});
+
+describe("the variants by which a request may be billed", () => {
+  it.each<[Partial<RateTerms>, readonly string[]]>([
+    [{}, []],
+    [{ serviceTier: "priority" }, ["priority"]],
+    [{ serviceTier: "turbo" }, []],
+    [{ serviceTier: "toString" }, []],
+    [{ serviceTier: "auto" }, ["priority", "flex", "batch"]],
+    [{ speed: "fast" }, ["fast"]],
+    [{ speed: "speed:turbo", inferenceGeo: "us" }, ["us"]],
+    [{ speed: "fast", inferenceGeo: "us" }, ["us", "fast", "fast+us"]],
+    [
+      { serviceTier: "priority", speed: "fast", inferenceGeo: "us" },
+      ["us", "fast", "fast+us", "priority", "priority+us", "priority+fast", "priority+fast+us"],
+    ],
+    [{ serviceTier: "auto", speed: "fast" }, ["fast", "priority", "priority+fast", "flex", "batch"]],
+    [{ serviceTier: "turbo", inferenceGeo: "us" }, ["us"]],
+  ])("for %j are the standard rates and %j", (stated, names) => {
+    const [standard, ...others] = variantsToHold(factored, { ...standardRates, ...stated });
+    expect(standard).toBe(factored);
+    expect(others.map((each) => each.tiers)).toEqual(names.map((name) => factored.serviceTiers?.[name as "flex"]));
+    expect(variantsToHold(plain, { ...standardRates, ...stated })).toEqual([plain]);
   });
 
-  it.each<[string | null, PriceVersion, boolean]>([
-    [null, plain, false],
-    [null, tiered, false],
-    ["auto", plain, false],
-    ["flex", plain, false],
-    ["priority", plain, true],
-    ["priority", tiered, false],
-    ["turbo", tiered, true],
-    ["toString", tiered, true],
+  it.each<[Partial<RateTerms>, PriceVersion, readonly string[]]>([
+    [{}, plain, []],
+    [{}, tiered, []],
+    [{ serviceTier: "auto" }, plain, []],
+    [{ serviceTier: "flex" }, plain, []],
+    [{ serviceTier: "priority" }, plain, ["service_tier"]],
+    [{ serviceTier: "priority" }, tiered, []],
+    [{ serviceTier: "turbo" }, tiered, ["service_tier"]],
+    [{ serviceTier: "toString" }, tiered, ["service_tier"]],
+    [{ speed: "fast" }, tiered, ["speed"]],
+    [{ speed: "fast" }, factored, []],
+    [{ speed: "speed:turbo" }, factored, ["speed"]],
+    [{ inferenceGeo: "us" }, tiered, ["inference_geo"]],
+    [{ inferenceGeo: "us" }, factored, []],
+    [{ serviceTier: "turbo", speed: "fast", inferenceGeo: "us" }, plain, ["service_tier", "speed", "inference_geo"]],
+    [{ serviceTier: "flex", speed: "fast", inferenceGeo: "inference_geo:eu" }, factored, ["inference_geo"]],
   ])("for %j are unbounded only if one may cost more than the known rates (case %#)", (stated, version, expected) => {
-    expect(isTierUnbounded(version, stated)).toBe(expected);
+    expect(unboundedTerms(version, { ...standardRates, ...stated })).toEqual(expected);
   });
 
   it("have known rates only where the price states them", () => {
-    expect([null, "flex", "turbo", "auto"].map((name) => hasServiceTier(tiered, name))).toEqual([
-      true,
-      true,
-      false,
-      false,
-    ]);
-    expect([null, "flex"].map((name) => hasServiceTier(plain, name))).toEqual([true, false]);
+    expect([null, "flex", "turbo", "auto"].map((name) => hasVariant(tiered, name))).toEqual([true, true, false, false]);
+    expect([null, "flex"].map((name) => hasVariant(plain, name))).toEqual([true, false]);
   });
 });
 
@@ -167,6 +157,6 @@ describe("the bound of hosted tools", () => {
   });
 
   it("is absent from plain terms", () => {
-    expect(plainTerms).toEqual({ serviceTier: null, hostedTools: null });
+    expect(plainTerms).toEqual({ serviceTier: null, speed: null, inferenceGeo: null, hostedTools: null });
   });
 });

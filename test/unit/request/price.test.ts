@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { BodyBytes } from "../../../src/ports/exchange.ts";
 import { noMoney, type PicoUsd } from "../../../src/core/money.ts";
-import { anyServiceTier, type HostedTools } from "../../../src/core/bounds.ts";
+import { plainTerms, type HostedTools } from "../../../src/core/bounds.ts";
+import { anyServiceTier } from "../../../src/core/rate-variants.ts";
 import { ceilingPrice, type PriceVersion } from "../../../src/core/price.ts";
 import type { Permille } from "../../../src/core/usage.ts";
 import type { CatalogueModel } from "../../../src/ports/catalogue.ts";
@@ -320,7 +321,7 @@ describe("a request with a service tier or hosted tools", () => {
     serviceTier: string | null,
     hostedTools: HostedTools | null,
     changes: Parameters<typeof request>[0] = {},
-  ) => request({ terms: { serviceTier, hostedTools }, ...changes });
+  ) => request({ terms: { ...plainTerms, serviceTier, hostedTools }, ...changes });
   const serviceTiers = { priority: rates(2n, 200n), flex: rates(1n, 50n) };
 
   it.each<[string | null, bigint]>([

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { plainTerms } from "../../../../src/core/bounds.ts";
 import { chatTextOf, readChatRequest, withStreamUsage } from "../../../../src/wire/endpoints/chat-completions.ts";
 import { chatFields } from "../../../../src/wire/field-table.ts";
 import { bytesOutside, type ModelRequest } from "../../../../src/wire/model-request.ts";
@@ -337,15 +338,29 @@ describe("readChatRequest", () => {
     ["a search by a field", { web_search_options: {} }, null, ["web_search_call"], ["web_search_options"]],
   ])("states %s in the terms of the request", (_, more, serviceTier, calls, fields) => {
     const hostedTools = calls.length === 0 ? null : { calls, fields, areShown: false, callsMax: undefined };
-    expect(accepted(request(more)).terms).toEqual({ serviceTier, hostedTools });
+    expect(accepted(request(more)).terms).toEqual({ ...plainTerms, serviceTier, hostedTools });
   });
 
-  it.each([{}, { service_tier: "default" }, { service_tier: null }, { tools: [{ type: "function", function: {} }] }])(
-    "states no terms for %j",
-    (more) => {
-      expect(accepted(request(more)).terms).toBeUndefined();
-    },
-  );
+  it.each([
+    [{ speed: "Fast" }, { speed: "fast" }],
+    [{ inference_geo: "us" }, { inferenceGeo: "us" }],
+    [
+      { speed: "turbo", inference_geo: ["us"] },
+      { speed: "speed:turbo", inferenceGeo: "inference_geo:unknown" },
+    ],
+  ])("states the speed and the region in the terms of the request: %j", (more, terms) => {
+    const read = accepted(request(more));
+    expect([read.terms, read.unboundedFields, read.fields.doubts]).toEqual([{ ...plainTerms, ...terms }, [], []]);
+  });
+
+  it.each([
+    {},
+    { service_tier: "default", speed: "standard", inference_geo: "global" },
+    { service_tier: null },
+    { tools: [{ type: "function", function: {} }] },
+  ])("states no terms for %j", (more) => {
+    expect(accepted(request(more)).terms).toBeUndefined();
+  });
 
   it.each(["auto", "default", "flex"])("bounds the service tier %s", (service_tier) => {
     expect(accepted(request({ service_tier })).unboundedFields).toEqual([]);
