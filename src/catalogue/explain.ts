@@ -16,10 +16,11 @@ import { hasVariant } from "../core/bounds.ts";
 import { editDistance, nearest } from "../core/fault.ts";
 import { baseName } from "../core/model-names.ts";
 import type { ModelOrigin, Origins } from "./build.ts";
+import { factorText } from "./factors.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier } from "./levels.ts";
 import { rateRule, type DecidedAmount, type ShareTerms } from "./rates.ts";
 import type { Decided } from "./read.ts";
-import { countsTokens, factorText, traitPlaces } from "./resolve.ts";
+import { countsTokens, traitPlaces } from "./resolve.ts";
 import { validities } from "./validity.ts";
 
 export interface Loaded {

@@ -9,11 +9,11 @@ import {
   type PriceVersion,
   type ToolFee,
 } from "../core/price.ts";
-import { variantName, type FactorTerm } from "../core/rate-variants.ts";
-import { tokenClasses, unchanged, type Permille } from "../core/usage.ts";
+import { unchanged, type Permille } from "../core/usage.ts";
 import type { CatalogueModel, FileLocation, ModelSpan } from "../ports/catalogue.ts";
 import { contentId } from "../wire/content-id.ts";
 import { traitsIn, type Change } from "./changes.ts";
+import { factorTexts, variantsOf } from "./factors.ts";
 import { decidePrice, type DecidedPrice, type DecidedTier, type Levels } from "./levels.ts";
 import type { Block, Decided } from "./read.ts";
 import {
@@ -23,13 +23,10 @@ import {
   freeTiers,
   listRates,
   reportUncharged,
-  standardFactors,
   usdOf,
-  withFactors,
   type DecidedAmount,
-  type RateFactors,
 } from "./rates.ts";
-import { traitNames, type StatedFactors, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
+import { traitNames, type StatedModel, type StatedPrice, type StatedTraits } from "./schema.ts";
 import { intervalsOf, validities, type Dated, type Validity } from "./validity.ts";
 
 /** Statement of a model in its file, with the file's defaults and the levels that apply to the model. */
@@ -290,60 +287,6 @@ function serviceTiersOf(decided: DecidedPrice): NonNullable<PriceVersion["servic
   return resolved.every(([, tiers]) => tiers !== undefined)
     ? (Object.fromEntries(resolved) as NonNullable<PriceVersion["serviceTiers"]>)
     : undefined;
-}
-
-/** Returns the rates of every variant: each service tier with one factor of each term, or none. */
-function variantsOf(
-  decided: DecidedPrice,
-  resolved: Pick<PriceVersion, "tiers"> & Required<Pick<PriceVersion, "serviceTiers">>,
-): NonNullable<PriceVersion["serviceTiers"]> {
-  const standard = { name: null, of: standardFactors };
-  const each = (term: FactorTerm, before: RateFactors) => [
-    { ...standard, of: before },
-    ...decided.factors.flatMap((own) =>
-      own.term === term ? [{ name: own.name, of: withFactors(before, own.value) }] : [],
-    ),
-  ];
-  const factored = each("inference_geo", standardFactors).flatMap((geo) =>
-    each("speed", geo.of).map((speed) => ({ speed: speed.name, inferenceGeo: geo.name, of: speed.of })),
-  );
-  const own = [
-    { serviceTier: null, base: resolved.tiers, stated: decided.tiers },
-    ...[...decided.serviceTiers].flatMap(([serviceTier, stated]) => {
-      const base = resolved.serviceTiers[serviceTier];
-      return base === undefined ? [] : [{ serviceTier, base, stated }];
-    }),
-  ];
-  const variants = own.flatMap(({ serviceTier, base, stated }) =>
-    factored.flatMap(({ of, ...terms }) => {
-      if (of === standardFactors) return [];
-      const tiers = base.map((tier, index) => multiplied(tier, stated[index], decided, of));
-      return [[variantName({ serviceTier, ...terms }) ?? "", tiers as unknown as PriceVersion["tiers"]] as const];
-    }),
-  );
-  return Object.fromEntries(variants);
-}
-
-/** Returns a resolved tier with other factors. */
-function multiplied(
-  tier: PriceTier,
-  stated: DecidedTier | undefined,
-  decided: DecidedPrice,
-  factors: RateFactors,
-): PriceTier {
-  const charged = stated && chargedRates(stated, decided, factors);
-  invariant(stated !== undefined && charged?.ok === true, "a resolved tier has rates");
-  return { ...tier, charged: charged.rates, list: listRates(stated.official, factors) };
-}
-
-function factorTexts({ factors }: DecidedPrice): NonNullable<PriceVersion["factors"]> {
-  return Object.fromEntries(factors.map(({ term, name, value }) => [`${term}.${name}`, factorText(value)]));
-}
-
-/** Returns factors as text: "2", or by class "input 2, cached_input 1, output 2". */
-export function factorText(stated: StatedFactors): string {
-  if (typeof stated === "string") return stated;
-  return tokenClasses.flatMap((name) => (stated[name] === undefined ? [] : [`${name} ${stated[name]}`])).join(", ");
 }
 
 /** Resolves fees. Returns undefined if it reports a fault, or if an amount was removed because of an earlier fault. */

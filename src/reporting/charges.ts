@@ -121,7 +121,7 @@ export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   unknown_output: "the answer has output that Farebox does not know",
   unknown_field: "the request has a field that Farebox does not know",
   served_model: "a model other than the requested one answered",
-  service_tier: "the service tier that answered has no known rate",
+  service_tier: "the service tier, speed or region that answered has no known rate",
   hosted_tool: "the fee of a hosted tool that was used is unknown",
   usage_contradicts: "the reported usage contradicts itself",
   usage_unknown_class:

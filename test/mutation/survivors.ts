@@ -107,7 +107,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
   ],
   "core/price.ts": [
-    { why: "No service tier is called null.", mutants: ["inServiceTier: serviceTier === null → false"] },
+    { why: "No variant is called null.", mutants: ["inServiceTier: variant === null → false"] },
     { why: "An empty text is also read as 0.", mutants: ['parseCanonicalPrice: "0" → ""'] },
   ],
   "core/running.ts": [
@@ -173,9 +173,10 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
         "minimumWorst: minimum.tokens === 0 → false",
       ],
     },
-    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
-    { why: "A shortcut: no service tier is called null.", mutants: ["tiersToHold: stated === null → false"] },
     { why: "Equal fees are the same.", mutants: ["toolBoundOf: charged > most → charged >= most"] },
+  ],
+  "core/rate-variants.ts": [
+    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
   ],
   "core/slices.ts": [
     {

@@ -78,7 +78,7 @@ describe.skipIf(withoutChromium)("the dashboard", () => {
       const drawer = page.getByRole("dialog", { name: "Request" });
       await drawer
         .getByText(
-          "The bill may differ: a model other than the requested one answered; the service tier that answered has no known rate.",
+          "The bill may differ: a model other than the requested one answered; the service tier, speed or region that answered has no known rate.",
         )
         .waitFor();
       await drawer.getByRole("rowheader", { name: "Web search call" }).waitFor();

@@ -44,6 +44,7 @@ models:
           priority: { official: { input: "4.00", output: "20.00" }, tiers: [{ from_prompt_tokens: 101, official: { input: "8.00", output: "40.00" } }] }
           flex: { official: { input: "1.00", output: "5.00" }, gateway: { input: "0.90" } }
         fees: { web_search_call: { usd: "0.01", input_tokens: 16000 }, file_search_call: { usd: "0.0025", gateway: "0.002", input_tokens: 0 } }
+        factors: { speed: { fast: { input: "2", cached_input: "1", output: "2" } }, inference_geo: { us: "1.1" } }
   pictures:
     group: half
     context_tokens: 1000
@@ -167,7 +168,7 @@ describe("prices show", () => {
       rule: "share",
       fraction: "0.5",
       as: null,
-      official_at: `${file}:46`,
+      official_at: `${file}:47`,
       gateway_at: `${file}:2`,
     });
     expect(await show("pictures")).toMatchObject({ price: null, entries: [{ in_force: false }] });
@@ -194,6 +195,16 @@ describe("prices show", () => {
       ["flex", [0, "0.90", "stated"]],
     ]);
     const file = join(farebox.folder, "mine.yaml");
+    const at = `${file}:41`;
+    const fast = "input 2, cached_input 1, output 2";
+    expect(shown.price?.factors).toEqual([
+      { field: "speed", value: "fast", factors: fast, at },
+      { field: "inference_geo", value: "us", factors: "1.1", at },
+    ]);
+    expect((await farebox.run("prices", "show", "tiered")).stdout).toContain(
+      `factor of the rates\tfactor\tat\nspeed fast\t${fast}\t${at}\ninference_geo us\t1.1\t${at}\n`,
+    );
+    expect((await farebox.run("prices", "list")).stdout).toMatch(/^tiered\t.*priority, flex, fast, us, fees/m);
     expect(shown.price?.fees).toEqual([
       {
         tool: "web_search_call",

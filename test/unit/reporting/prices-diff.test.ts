@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { formatRate } from "../../../src/core/money.ts";
 import { tierFor, type PriceVersion } from "../../../src/core/price.ts";
 import { parentClass, tokenClasses, unchanged, type Permille, type TokenClass } from "../../../src/core/usage.ts";
+import type { LoadedCatalogue } from "../../../src/catalogue/catalogue.ts";
 import type { CatalogueModel, ModelHistory } from "../../../src/ports/catalogue.ts";
 import { changesOf, diffPrices } from "../../../src/reporting/prices-diff.ts";
 import type { ChangeJson } from "../../../src/reporting/shapes/commands.ts";
@@ -181,6 +182,20 @@ describe("diffPrices", () => {
       ["service_tiers.flex.gateway.output", null, "2.50"],
       ["service_tiers.flex.official.input", null, "1.00"],
       ["service_tiers.flex.official.output", null, "5.00"],
+    ]);
+  });
+
+  it("names changes of factors once, not for each rate", () => {
+    const factors = (us: string) => `        factors: { speed: { fast: "2" }, inference_geo: { us: ${us} } }\n`;
+    const [before, after] = ['"1.1"', '{ input: "1.2", output: "1.1" }'].map((us) =>
+      catalogueOf({ "a.yaml": oneModel + factors(us) }),
+    ) as [LoadedCatalogue, LoadedCatalogue];
+    const changes = (one: LoadedCatalogue, other: LoadedCatalogue) =>
+      diffPrices(one, other).changes.map(({ field, before: was, after: now }) => [field, was, now]);
+    expect(changes(before, after)).toEqual([["factors.inference_geo.us", "1.1", "input 1.2, output 1.1"]]);
+    expect(changes(catalogueOf({ "a.yaml": oneModel }), before)).toEqual([
+      ["factors.speed.fast", null, "2"],
+      ["factors.inference_geo.us", null, "1.1"],
     ]);
   });
 
