@@ -340,12 +340,11 @@ export const headerValues: HeaderTable = new Map<string, "free" | HeaderValues>(
     {
       // These values only permit features. The body shows whether the request uses a feature, and at what price.
       free: [
-        /^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code)-/,
+        /^(prompt-caching|extended-cache-ttl|interleaved-thinking|token-efficient-tools|fine-grained-tool-streaming|pdfs|files-api|message-batches|token-counting|computer-use|structured-outputs|context-management|oauth|claude-code|fast-mode)-/,
       ],
       expensive: [
         [/^context-1m-/, "a longer context has a different price"],
         [/^output-/, "the output may be longer than the catalogue states"],
-        [/^fast-mode-/, "a faster answer has a different price"],
       ],
     },
   ],

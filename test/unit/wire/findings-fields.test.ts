@@ -127,8 +127,13 @@ describe("fields that name models or choose providers", () => {
     "have their meaning at %s, and names of built-ins have none",
     (_, fields) => {
       for (const name of ["models", "fallbacks", "preset"]) expect(fields.meaningOf(name)).toBe("models");
-      for (const name of ["provider", "plugins", "route", "inference_geo"])
+      for (const name of ["provider", "plugins", "route"])
         expect(fields.meaningOf(name)).toMatchObject({ expensive: expect.any(String) });
+      // Rates by region are read where the service tier is.
+      const isRead = fields.meaningOf("service_tier") === "priced";
+      expect(fields.meaningOf("inference_geo")).toEqual(
+        isRead ? "priced" : { expensive: expect.any(String), unless: ["global"] },
+      );
       expect(fields.meaningOf("constructor")).toBeUndefined();
       expect(fields.meaningOf("__proto__")).toBeUndefined();
     },
