@@ -232,7 +232,11 @@ export const responseItems = kinds({
   tool_search_call: item("arguments call_id created_by execution id status"),
   tool_search_output: item("call_id created_by execution id status tools"),
   additional_tools: item("id role tools"),
-  ...sameKind("context", "item_reference compaction compaction_trigger configuration_update program"),
+  compaction: item("created_by encrypted_content id"),
+  compaction_summary: item("created_by encrypted_content id"),
+  context_compaction: item("created_by encrypted_content id"),
+  compaction_trigger: item("id"),
+  ...sameKind("context", "item_reference configuration_update program"),
   ...sameKind(
     "history",
     `

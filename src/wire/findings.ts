@@ -253,6 +253,15 @@ export class Findings implements FieldFindings {
     if (known === "context") this.mentionIn(value);
   }
 
+  /**
+   * Records an unknown member of what a model said earlier. Only its bytes count, unless it may refer to content outside
+   * the body. Texts in it name no model.
+   */
+  returned(path: string, refersOutside: boolean): void {
+    this.#add(this.unknown, path);
+    if (refersOutside) this.#add(this.context, path);
+  }
+
   unknownField(path: string, value: unknown): void {
     this.#add(this.unknown, path);
     this.#add(this.context, path);

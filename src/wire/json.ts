@@ -294,7 +294,12 @@ function hasTooManyValues(skeleton: Buffer): boolean {
 
 /** Returns the original length of a skeleton's string: in bytes for a placeholder, otherwise in UTF-16 units. */
 export function lengthInFull(text: string): number {
-  return text.length > stringBytesMax ? Number(text.slice(filler.length)) : text.length;
+  return mayBeShortened(text) ? Number(text.slice(filler.length)) : text.length;
+}
+
+/** Returns true if a skeleton's string may be a placeholder. */
+export function mayBeShortened(text: string): boolean {
+  return text.length > stringBytesMax;
 }
 
 /**

@@ -259,6 +259,12 @@ export function objectInFull(bytes: Buffer): JsonObject {
   return objectOr(parseBody(bytes));
 }
 
+/** Returns a function that parses the whole body when it is first called. */
+export function wholeBody(bytes: Buffer): () => JsonObject {
+  let whole: JsonObject | undefined;
+  return () => (whole ??= objectInFull(bytes));
+}
+
 /** Returns the number of bytes outside the value of one field; the whole length if the request lacks the field. */
 export function bytesOutside(bytes: Buffer, field: string): number {
   const found = jsonMembers(bytes).find((member) => member.name === field);

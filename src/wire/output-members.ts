@@ -60,7 +60,7 @@ const image: Shape = {
 };
 
 /** Part of a message, in a chat or in a response. */
-const part: Shape = {
+export const part: Shape = {
   members: members(
     {
       text: "text",

@@ -41,9 +41,11 @@ import {
 import {
   bytesOutside,
   CountedParts,
+  wholeBody,
   choicesOf,
   inspectBody,
   listedTools,
+  objectInFull,
   statedMaximum,
   parseBody,
   partsOf,
@@ -56,7 +58,8 @@ import {
   type PromptReader,
 } from "../model-request.ts";
 import { addTexts, imagesIn, noChat, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
-import { chatAnswer, chatChoice } from "../output-members.ts";
+import { chatAnswer, chatChoice, message as messageShape } from "../output-members.ts";
+import { bytesOfPart, bytesWithout, isFromAssistant, recordReturned, recordReturnedPart } from "../returned-members.ts";
 import { readUsageOf } from "../usage.ts";
 
 export const chatCompletions: Endpoint = {
@@ -72,8 +75,37 @@ export const chatCompletions: Endpoint = {
 
 const prompt: PromptReader = {
   text: (body) => ({ kind: "chat", chat: chatTextOf(body) }),
-  bytesOutside: (body) => bytesOutside(body, "messages"),
+  bytesOutside: (body) => bytesOutside(body, "messages") + bytesUncounted(body),
 };
+
+/** Returns the number of bytes in earlier answers that `chatTextOf` does not return, such as reasoning. */
+function bytesUncounted(body: Buffer): number {
+  const answers = listOr(objectInFull(body)["messages"]).map(objectOr).filter(isFromAssistant);
+  const isTextOf = (names: ReadonlySet<string>) => (name: string, value: unknown) =>
+    names.has(name) && typeof value === "string";
+  return answers
+    .flatMap((answer) => [
+      bytesWithout(answer, (name) => countedMembers.has(name)),
+      ...partsOf(answer["content"]).map((part) => bytesOfPart(part, chatParts)),
+      ...[...listOr(answer["tool_calls"]), { function: answer["function_call"] }].flatMap((call) => [
+        bytesWithout(call, (name) => callMembers.has(name)),
+        bytesWithout(objectOr(call)["function"], isTextOf(calledMembers)),
+      ]),
+    ])
+    .reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** Members of an answer and of its calls that are counted as text or by the part, or add no text. */
+const countedMembers: ReadonlySet<string> = new Set([
+  "role",
+  "name",
+  "content",
+  "images",
+  "tool_calls",
+  "function_call",
+]);
+const callMembers: ReadonlySet<string> = new Set(["function", "id", "type", "index"]);
+const calledMembers: ReadonlySet<string> = new Set(["name", "arguments"]);
 
 /** Reads a chat request without changing it. Refuses a request that the gateway might read differently. */
 export function readChatRequest(bytes: Buffer): ModelRequestResult {
@@ -86,7 +118,7 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   const choices = choicesOf(body["n"]);
   if (choices === undefined) return invalid("n", "'n' must be a whole number from 1 to 1000");
   const { outputMax, maximumField } = statedMaximum(body, "max_tokens", "max_completion_tokens");
-  const parts = readParts(body["messages"], findings);
+  const parts = readParts(body["messages"], bytes, findings);
   const tools = listedTools(body["tools"], "tools", clientTools);
   const unbounded = unboundedFields(tools, findings);
   if (findings.fault !== undefined) return findings.fault;
@@ -120,20 +152,60 @@ export function readChatRequest(bytes: Buffer): ModelRequestResult {
   };
 }
 
-function readParts(messages: readonly unknown[], findings: Findings): PromptParts {
+function readParts(messages: readonly unknown[], bytes: Buffer, findings: Findings): PromptParts {
   const found = new CountedParts();
-  for (const message of messages) {
-    if (Array.isArray(message)) findings.unknownField("messages", message);
-    findings.members("messages", objectOr(message), messageMembers);
-    for (const part of partsOf(objectOr(message)["content"]).flatMap(withResult)) {
+  const whole = wholeBody(bytes);
+  const inFull = (index: number) => objectOr(listOr(whole()["messages"])[index]);
+  for (const [index, each] of messages.entries()) {
+    if (Array.isArray(each)) findings.unknownField("messages", each);
+    const message = objectOr(each);
+    const isAnswer = isFromAssistant(message);
+    findings.members("messages", message, messageMembers, ...(isAnswer ? (["free"] as const) : []));
+    if (isAnswer) {
+      recordReturned({ ...returnedMessage, object: message, inFull: () => inFull(index) }, findings);
+      countImages(message, found, findings);
+    }
+    for (const [at, part] of partsIn(message["content"]).entries()) {
       const { type, image_url, input_audio, file } = objectOr(part);
-      findings.kind("messages.content", part, chatParts);
+      const inPart = () => partsIn(inFull(index)["content"])[at];
+      if (isAnswer) recordReturnedPart(part, { path: "messages.content", kinds: chatParts, inFull: inPart }, findings);
+      else findings.kind("messages.content", part, chatParts);
       if (type === "image_url") found.add("images", isObject(image_url) ? image_url["url"] : image_url);
       else if (type === "input_audio") found.add("audios", objectOr(input_audio)["data"]);
       else if (type === "file") found.add("files", objectOr(file)["file_data"]);
     }
   }
   return found;
+}
+
+/** Members of an assistant's message, without those that `readParts` reads. */
+const returnedMessage = {
+  path: "messages",
+  shape: messageShape,
+  fields: messageMembers,
+  isRead(name: string): boolean {
+    const meaning = messageMembers.meaningOf(name) ?? "free";
+    return name === "content" || name === "images" || meaning !== "free";
+  },
+};
+
+/** Counts the images of an answer that is sent back as image parts. */
+function countImages({ images }: JsonObject, found: CountedParts, findings: Findings): void {
+  for (const image of [images ?? []].flat()) {
+    const { image_url, url, b64_json, ...others } = isObject(image) ? image : { url: image };
+    const payload = (isObject(image_url) ? image_url["url"] : image_url) ?? url ?? b64_json;
+    found.add("images", payload);
+    const isKnown = typeof payload === "string" && Object.keys(others).every((name) => imageMembers.has(name));
+    if (!isKnown) findings.returned("messages.images", true);
+  }
+}
+
+/** Members that describe an image. */
+const imageMembers: ReadonlySet<string> = new Set(["type", "index", "detail", "id", "media_type", "mime_type"]);
+
+/** Returns all parts of a content, with those of tool results. */
+function partsIn(content: unknown): readonly unknown[] {
+  return partsOf(content).flatMap(withResult);
 }
 
 /** Returns a part, and for a tool result also the parts of its content. */

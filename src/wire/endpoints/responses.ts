@@ -11,7 +11,15 @@ import {
   shellResultMembers,
 } from "../field-table.ts";
 import { bufferedReader, type ModelAnswer } from "../model-answer.ts";
-import { response } from "../output-members.ts";
+import { response, responseItem } from "../output-members.ts";
+import {
+  bytesOfPart,
+  bytesWithout,
+  isFromAssistant,
+  recordReturned,
+  recordReturnedPart,
+  returnedMembers,
+} from "../returned-members.ts";
 import { failedResponseEvents } from "../refusals.ts";
 import { readResponse, responsesTranscript } from "./responses-answer.ts";
 import type { ChatText } from "../../core/prompt-text.ts";
@@ -28,6 +36,7 @@ import {
   promptClasses,
   requestTerms,
   unboundedFields,
+  wholeBody,
   type ModelRequestResult,
   type PromptParts,
   type PromptReader,
@@ -54,17 +63,36 @@ const prompt: PromptReader = {
   bytesOutside: (body) => bytesOutside(body, "input") + bytesUncounted(body),
 };
 
+/** Types of items whose encrypted content replaces earlier items. */
+const compactions: ReadonlySet<string> = new Set(["compaction", "compaction_summary", "context_compaction"]);
+
 /** Types of input items that declare tools. */
 const toolItems: ReadonlySet<string> = new Set(["additional_tools", "tool_search_output"]);
 
 /**
- * Returns the number of bytes of metadata and tools in `input`. Farebox bounds their tokens by these bytes instead of
- * counting them, because a tool may have more tokens than its text.
+ * Returns the number of bytes in `input` that are not counted as text: metadata, tools, and members that only earlier
+ * answers have. A tool may have more tokens than its text.
  */
 function bytesUncounted(body: Buffer): number {
   return itemsOf(objectInFull(body))
-    .map((item) => (toolItems.has(textOr(item["type"])) ? item : item[itemMetadata]))
-    .reduce<number>((sum, value) => sum + Buffer.byteLength(jsonOf(value) ?? ""), 0);
+    .map((item) => {
+      const counted = toolItems.has(textOr(item["type"])) ? item : item[itemMetadata];
+      return Buffer.byteLength(jsonOf(counted) ?? "") + bytesOfAnswer(item);
+    })
+    .reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** Returns the number of bytes in a message or call that only an earlier answer has. Other items count as a whole. */
+function bytesOfAnswer(item: JsonObject): number {
+  const type = textOr(item["type"] ?? "message");
+  const table = responseItems.get(type);
+  if (typeof table !== "object" || !(callTypes.has(type) || (type === "message" && isFromAssistant(item)))) return 0;
+  return partsOf(item["content"])
+    .map((part) => bytesOfPart(part, responseParts))
+    .reduce(
+      (sum, bytes) => sum + bytes,
+      bytesWithout(item, (name) => table.meaningOf(name) !== undefined),
+    );
 }
 
 function itemsOf({ input }: JsonObject): JsonObject[] {
@@ -82,7 +110,7 @@ export function readResponsesRequest(bytes: Buffer): ModelRequestResult {
   for (const item of listOr(input)) if (Array.isArray(item)) findings.unknownField("input", item);
   const items = itemsOf(body);
   const { outputMax, maximumField } = statedMaximum(body, "max_output_tokens");
-  const parts = readParts(items, findings);
+  const parts = readParts(items, bytes, findings);
   const tools = [
     ...listedTools(body["tools"], "tools", responseTools),
     ...items.flatMap(({ type, tools: declared }, index) =>
@@ -141,14 +169,20 @@ function requiresFormat(body: JsonObject): boolean {
   return format != null && objectOr(format)["type"] !== "text";
 }
 
-function readParts(items: readonly JsonObject[], findings: Findings): PromptParts {
+function readParts(items: readonly JsonObject[], bytes: Buffer, findings: Findings): PromptParts {
   const found = new CountedParts();
-  for (const item of items) {
-    findings.kind("input", item, responseItems, "message");
+  const whole = wholeBody(bytes);
+  for (const [index, item] of items.entries()) {
+    const inFull = () => itemsOf(whole())[index];
+    const isAnswer = readItem(item, inFull, findings);
     // Earlier output of tools and models has other kinds of parts, so Farebox holds the model's whole context for it.
     const isHistory = responseItems.get(textOr(item["type"])) === "history";
-    for (const part of [...partsOf(item["content"]), ...partsOf(item["output"])].map(objectOr)) {
+    for (const [at, each] of partsIn(item).entries()) {
+      const part = objectOr(each);
+      const inPart = () => partsIn(objectOr(inFull()))[at];
       if (item["type"] === "shell_call_output") findings.members("input.output", part, shellResultMembers);
+      else if (isAnswer)
+        recordReturnedPart(each, { path: "input.content", kinds: responseParts, inFull: inPart }, findings);
       else if (!isHistory) findings.kind("input.content", part, responseParts);
       if (part["type"] === "input_image") found.add("images", part["image_url"]);
       else if (part["type"] === "input_audio") found.add("audios", objectOr(part["input_audio"])["data"]);
@@ -156,6 +190,41 @@ function readParts(items: readonly JsonObject[], findings: Findings): PromptPart
     }
   }
   return found;
+}
+
+function partsIn(item: JsonObject): readonly unknown[] {
+  return [...partsOf(item["content"]), ...partsOf(item["output"])];
+}
+
+/** Types of items that a model writes and clients send back, other than messages. */
+const returnedTypes: ReadonlySet<string> = new Set([
+  "function_call",
+  "custom_tool_call",
+  "reasoning",
+  "local_shell_call",
+  "shell_call",
+  "apply_patch_call",
+  "tool_search_call",
+  ...compactions,
+]);
+
+/** Records the members of an item. Returns true for an assistant's message. */
+function readItem(item: JsonObject, inFull: () => unknown, findings: Findings): boolean {
+  const type = textOr(item["type"] ?? "message");
+  const table = responseItems.get(type);
+  const isAnswer = type === "message" && isFromAssistant(item);
+  if (typeof table !== "object" || (!isAnswer && !returnedTypes.has(type))) {
+    findings.kind("input", item, responseItems, "message");
+    return false;
+  }
+  findings.members("input", item, table, "free");
+  const isRead = (name: string) => table.meaningOf(name) !== undefined;
+  const returned = { object: item, path: "input", shape: responseItem, isRead, inFull };
+  if (isAnswer) recordReturned(returned, findings);
+  else for (const { path, name } of returnedMembers(returned)) findings.unknownField(path, item[name]);
+  // A compaction without its content refers to one that the gateway has stored.
+  if (compactions.has(type) && textOr(item["encrypted_content"]) === "") findings.unknownField(`input.${type}`, item);
+  return isAnswer;
 }
 
 /**
