@@ -18,6 +18,22 @@ import { interleaved, type StreamEvent } from "./stream-events.ts";
 /** Form of `POST /v1/responses`, which has items as input and output, and typed events. */
 export const responsesForm: TextForm = { read, body: (answer) => responseOf(answer, whole(answer)), events };
 
+/** Form of `POST /v1/responses/compact`, whose answer is one encrypted item. */
+export const compactionForm: TextForm = { read, body: compactionOf, events };
+
+function compactionOf(answer: Answer): Fields {
+  const [choice] = answer.choices;
+  const id = answer.id.replace("chatcmpl-", "cmp_");
+  const encrypted_content = Buffer.from(choice === undefined ? "" : textOf(choice)).toString("base64");
+  return {
+    id: answer.id.replace("chatcmpl-", "resp_"),
+    object: "response.compaction",
+    created_at: answer.created,
+    output: [{ type: "compaction", id, encrypted_content }],
+    usage: usageOf(answer),
+  };
+}
+
 function read(bytes: Buffer): ChatRequest | string {
   const parsed = readBody(bytes);
   if (typeof parsed === "string") return parsed;

@@ -25,7 +25,7 @@ import { serveImages } from "./images.ts";
 import { serveMessages, serveTokenCount } from "./messages.ts";
 import { PromptCache } from "./prompt-cache.ts";
 import { digest } from "./random.ts";
-import { responsesForm } from "./responses.ts";
+import { compactionForm, responsesForm } from "./responses.ts";
 import { parseScenario, type Scenario } from "./scenarios.ts";
 import { billEndedTasks, serveHistory, serveTasks, serveUpload, taskPath } from "./tasks.ts";
 import { countTokens } from "./text.ts";
@@ -243,6 +243,7 @@ function route(call: Call): Promise<void> | void {
   const endpoint = `${call.head.method} ${call.path}`;
   if (endpoint === "POST /v1/chat/completions") return serveChat(call);
   if (endpoint === "POST /v1/responses") return serveText(call, responsesForm);
+  if (endpoint === "POST /v1/responses/compact") return serveText(call, compactionForm);
   if (endpoint === "POST /v1/completions") return serveText(call, completionsForm);
   if (endpoint === "POST /v1/messages") return serveMessages(call);
   if (endpoint === "POST /v1/messages/count_tokens") return serveTokenCount(call);

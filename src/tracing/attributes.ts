@@ -13,6 +13,7 @@ import type { Attributes } from "./sdk.ts";
 const operations: Readonly<Record<string, { readonly name: string; readonly output?: string }>> = {
   "/v1/chat/completions": { name: "chat" },
   "/v1/responses": { name: "chat" },
+  "/v1/responses/compact": { name: "chat" },
   "/v1/completions": { name: "text_completion" },
   "/v1/embeddings": { name: "embeddings" },
   "/v1/images/generations": { name: "generate_content", output: "image" },

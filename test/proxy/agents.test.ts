@@ -116,6 +116,111 @@ describe("a Codex request", () => {
   });
 });
 
+describe("the second turn of an agent", () => {
+  /** Returns the hold and the doubts of the only charge of a request under a budget of 100 USD. */
+  const held = async (body: object, path: string) => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "100");
+    expect((await send(proxy, body, path)).status).toBe(200);
+    const { hold, doubts } = await proxy.onlyCharge();
+    return { hold: hold ?? 0n, doubts };
+  };
+  const signed = { google: { thought_signature: "A".repeat(1000) } };
+  const call = { id: "c", type: "function", function: { name: "ls", arguments: "{}" }, extra_content: signed };
+
+  it.each<[string, object]>([
+    ["next to the text", { content: "I will read the files.", extra_content: signed }],
+    ["in a call", { content: null, tool_calls: [call] }],
+  ])("is held by its bytes and has no doubt, with a signature of Gemini %s", async (_, said) => {
+    const user = { role: "user", content: "go on" };
+    const body = (answer: object) => ({
+      model: "gemini-2.5-pro",
+      max_tokens: 1000,
+      messages: [user, { role: "assistant", ...answer }, user],
+    });
+    const before = await held(body({ content: "" }), "/v1/chat/completions");
+    const { hold, doubts } = await held(body(said), "/v1/chat/completions");
+    expect(doubts).toEqual([]);
+    // 1,000 bytes at half of USD 1.25 per million tokens; the model's whole context would cost more than 1 USD.
+    expect(hold - before.hold).toBeGreaterThan(1000n * usd("0.000000625"));
+    expect(hold - before.hold).toBeLessThan(usd("0.003"));
+  });
+
+  it("is held by its bytes after a compaction", async () => {
+    const body = codexRequest("gpt-5.6-sol");
+    const compaction = { type: "compaction", encrypted_content: "A".repeat(20_000) };
+    const before = await held(body, "/v1/responses");
+    const { hold, doubts } = await held({ ...body, input: [compaction, ...body.input] }, "/v1/responses");
+    expect(doubts).toEqual([]);
+    expect(hold - before.hold).toBeGreaterThan(0n);
+    expect(hold - before.hold).toBeLessThan(usd("0.2"));
+  });
+});
+
+describe("a compaction", () => {
+  const path = "/v1/responses/compact";
+  const asked = { ...codexRequest("gpt-5"), stream: false };
+  const usage = { input_tokens: 9000, output_tokens: 300, total_tokens: 9300 };
+  const output = [{ type: "compaction", id: "cmp_1", encrypted_content: "A".repeat(4000) }];
+  const compacted = { id: "resp_1", object: "response.compaction", created_at: 1_790_000_000, output, usage };
+
+  it.each([path, "/responses/compact"])(
+    "is metered like a response, with its bytes unchanged: %s",
+    async (requested) => {
+      const answer = JSON.stringify(compacted);
+      await using gateway = await answeringGateway(() => ({ body: answer }));
+      await using proxy = await startProxy({ gatewayUrl: gateway.url });
+      await proxy.budget("key:alice", "5");
+      const response = await send(proxy, asked, requested);
+      expect([response.status, await response.text()]).toEqual([200, answer]);
+      expect(gateway.received.map((received) => [received.path, received.body.toString()])).toEqual([
+        [path, JSON.stringify(asked)],
+      ]);
+      // Half of USD 1.25 and 10 per million tokens. The hold covers gpt-5's maximum of 128,000 output tokens.
+      const cost = 9000n * usd("0.000000625") + 300n * usd("0.000005");
+      const charge = await proxy.onlyCharge();
+      expect(charge).toMatchObject({
+        route: path,
+        state: "posted",
+        source: "reported",
+        model: "gpt-5",
+        cost,
+        doubts: [],
+      });
+      expect(charge.hold).toBeGreaterThan(usd("0.64"));
+    },
+  );
+
+  it("is counted by the bytes of its encrypted content if no usage is reported", async () => {
+    await using gateway = await answeringGateway(() => ({ body: JSON.stringify({ output }) }));
+    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    expect((await send(proxy, asked, path)).status).toBe(200);
+    expect(await proxy.onlyCharge()).toMatchObject({ state: "posted", source: "counted" });
+  });
+
+  it("is refused by an exhausted budget, and with a tool that nothing bounds", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "0.1");
+    expect((await send(proxy, asked, path)).status).toBe(402);
+    const tools = [{ type: "web_search" }];
+    expect((await errorOf(await send(proxy, { ...asked, tools }, path))).message).toMatch(/^tools\[0\] \(web_search\)/);
+    expect(await proxy.charges()).toEqual([]);
+  });
+
+  it("costs what the gateway bills", async () => {
+    await using proxy = await startProxy();
+    await proxy.budget("key:alice", "5");
+    const body = { model: "gpt-5", input: [{ role: "user", content: "hello #sandbox prompt:900+tokens:40" }] };
+    const answer = (await (await send(proxy, body, path)).json()) as typeof compacted;
+    expect(answer.output).toMatchObject([{ type: "compaction", encrypted_content: expect.any(String) }]);
+    const { cost } = await proxy.onlyCharge();
+    expect(proxy.sandbox.billed.cost).toBe(cost);
+    const next = await send(proxy, { ...body, input: [...answer.output, ...body.input], max_output_tokens: 100 });
+    expect(next.status).toBe(200);
+    expect((await proxy.charges()).at(-1)?.hold).toBeLessThan(usd("0.01"));
+  });
+});
+
 describe("a predicted output", () => {
   const prediction = { type: "content", content: "x".repeat(20_000) };
 

@@ -5,7 +5,7 @@ import { completions } from "./completions.ts";
 import { embeddings } from "./embeddings.ts";
 import { imageEndpoints } from "./images.ts";
 import { messages } from "./messages.ts";
-import { responses } from "./responses.ts";
+import { compactedResponses, responses } from "./responses.ts";
 
 /**
  * All endpoints whose requests are priced and metered.
@@ -21,6 +21,7 @@ export const endpoints: readonly Endpoint[] = [
   completions,
   embeddings,
   responses,
+  compactedResponses,
   messages,
   ...imageEndpoints,
   ...audioEndpoints,

@@ -43,15 +43,22 @@ import {
 } from "../model-request.ts";
 import { addTexts, imagesIn, outputSchemaOf, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
 
-export const responses: Endpoint = {
+const anyResponse: Endpoint = {
   route: "/v1/responses",
   fields: responsesFields,
   readRequest: readResponsesRequest,
   answerReader: () => bufferedReader(readAnswer),
   transcript: responsesTranscript,
-  maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
   breakEvent: failedResponseEvents,
 };
+
+export const responses: Endpoint = {
+  ...anyResponse,
+  maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
+};
+
+/** Replaces the items of a conversation by an encrypted one. No field limits its length. */
+export const compactedResponses: Endpoint = { ...anyResponse, route: "/v1/responses/compact" };
 
 function readAnswer(bytes: Buffer): ModelAnswer | undefined {
   const parse = () => parseJson(bytes.toString("utf8"));
