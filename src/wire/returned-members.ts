@@ -65,14 +65,16 @@ export function recordReturnedPart(
 
 /**
  * Returns the number of bytes of an object's members without those that the endpoint counts as text: an upper bound for
- * their tokens.
+ * their tokens. Infinity if a member is nested too deeply to be written.
  */
 export function bytesWithout(object: unknown, isCounted: (name: string, value: unknown) => boolean): number {
   let bytes = 0;
   if (!isObject(object)) return bytes;
   for (const name in object) {
     const value = object[name];
-    if (value !== null && !isCounted(name, value)) bytes += Buffer.byteLength(jsonOf({ [name]: value }) ?? "");
+    if (value === null || isCounted(name, value)) continue;
+    const json = jsonOf({ [name]: value });
+    bytes += json === undefined ? Infinity : Buffer.byteLength(json);
   }
   return bytes;
 }

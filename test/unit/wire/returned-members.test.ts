@@ -122,6 +122,7 @@ describe.each(speakers)("unknown members of an assistant's message in %s", (_, p
     true,
     "gpt-5",
     { model: "gpt-5", fallbacks: ["gpt-5"] },
+    { has_files: true, image_url: null, uri: "" },
     "see https://a",
     "x".repeat(9000),
   ])("are bounded by their bytes, with a doubt, and name no model: %j", (value) => {
@@ -171,6 +172,7 @@ describe.each(speakers)("unknown members of an assistant's message in %s", (_, p
     expect(parts({})).toEqual({ ...nothing, unknown: [`${path}.content.new`] });
     expect(parts({ wonder: "x" })).toEqual({ ...nothing, unknown: [`${path}.content.new`, `${path}.content.wonder`] });
     expect(parts({ file_id: "f" }).context).toEqual([`${path}.content.file_id`]);
+    expect(parts({ image: "AAAA" }).context).toEqual([`${path}.content.image`]);
     expect(parts({ type: "new_file", data: "x" }).context).toEqual([`${path}.content.new_file`]);
     expect(parts({ type: 5 }).context).toHaveLength(1);
   });
@@ -338,18 +340,36 @@ describe("every answer", () => {
     );
   });
 
-  it("holds the whole context if a client adds a reference to it", () => {
-    const name = fc.constantFrom("file_id", "fileIds", "container_id", "vector_store_ids", "image_url", "uri", "ref");
-    const address = fc.constantFrom("https://a/", "gs://b/", "s3://b/", "file:///", "data:text/plain,");
-    const reference = fc.oneof(
-      fc.record({ name, value: fc.string({ minLength: 1 }) }),
-      fc.record({ name: fc.constant("wonder"), value: fc.tuple(address, texts).map((pieces) => pieces.join("")) }),
-    );
-    fc.assert(
-      fc.property(reference, fc.constantFrom(...smuggled), (added, place) => {
-        const said = place({ [added.name]: added.value });
-        expect(chat({ content: "x", ...said }).size.unboundedFields, JSON.stringify(said)).toHaveLength(1);
-      }),
-    );
+  it.each(smuggled.map((place, index) => [index, place] as const))(
+    "holds the whole context if a client adds a reference to it: %i",
+    (_, place) => {
+      const name = fc.constantFrom("file_id", "fileIds", "container_id", "vector_store_ids", "image_url", "uri", "ref");
+      const address = fc.constantFrom("https://a/", "gs://b/", "s3://b/", "file:///", "data:text/plain,");
+      const reference = fc.oneof(
+        fc.record({ name, value: fc.string({ minLength: 1 }) }),
+        fc.record({ name: fc.constant("wonder"), value: fc.tuple(address, texts).map((pieces) => pieces.join("")) }),
+      );
+      fc.assert(
+        fc.property(reference, (added) => {
+          const said = place({ [added.name]: added.value });
+          expect(chat({ content: "x", ...said }).size.unboundedFields, JSON.stringify(said)).toHaveLength(1);
+        }),
+      );
+    },
+  );
+
+  it("holds the whole context if it is nested more deeply than any answer", () => {
+    const nested = (depth: number) => JSON.parse("[".repeat(depth) + "]".repeat(depth)) as unknown;
+    const context = (depth: number) => chat({ content: "x", tool_calls: nested(depth) }).size.unboundedFields;
+    expect([context(3), context(50)]).toEqual([[], ["messages.tool_calls"]]);
+  });
+
+  it("has no counted bytes if it is nested too deeply to be written", () => {
+    const depth = 100_000;
+    const deep = `{"role":"assistant","content":"x","wonder":${"[".repeat(depth)}${"]".repeat(depth)}}`;
+    const body = Buffer.from(`{"model":"m","messages":[${deep}]}`);
+    const request = endpoints.find(({ route }) => route === "/v1/chat/completions")?.readRequest(body);
+    if (request?.ok !== true) throw new Error(JSON.stringify(request));
+    expect(request.request.prompt.bytesOutside(body)).toBe(Infinity);
   });
 });
