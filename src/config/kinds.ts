@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { addressKind, hostOf, isAllowed, isLoopbackHost } from "../core/addresses.ts";
 import { parseDuration } from "../core/time.ts";
+import { isTagName, type TagHeader } from "../core/keys.ts";
 import { parseUsd } from "../core/money.ts";
 import { isPostgresUrl, parsePostgresUrl, shownPostgres } from "../core/postgres-url.ts";
 import { isTimeZone } from "../platform/clock.ts";
@@ -178,6 +179,38 @@ export const origins = kind(
     const all = text.split(",").map(parseOrigin);
     return all.every((each) => each !== undefined) ? all : undefined;
   }),
+);
+
+/** Largest number of headers that become tags. Each request reads all of them. */
+const tagHeadersMax = 16;
+
+/** Headers of credentials. Their values must not become tags, which rows and reports show. */
+const credentialHeader = /^(?:(?:proxy-)?authorization|cookie|.*api-?key.*|.*token.*|.*secret.*)$/;
+
+/** Reads pairs such as "x-agent-id=agent". Returns undefined if the text is anything else. */
+function parseTagHeaders(text: string): readonly TagHeader[] | undefined {
+  if (text === "off") return [];
+  const pairs = text.split(",").map((piece): TagHeader | undefined => {
+    const [, header = "", tag = ""] = /^\s*([\w!#$%&'*+.^`|~-]{1,64})=(\S+)\s*$/.exec(piece) ?? [];
+    return isTagName(tag) ? { header: header.toLowerCase(), tag } : undefined;
+  });
+  const known = pairs.filter((pair) => pair !== undefined);
+  const hasRepeats = new Set(known.map(({ header }) => header)).size < known.length;
+  return known.length < pairs.length || hasRepeats || known.length > tagHeadersMax ? undefined : known;
+}
+
+export const tagHeaders = kind(
+  "header=tag",
+  checked(
+    parsed(
+      `off, or at most ${tagHeadersMax} pairs of a header and a tag, separated by commas, each header once, such as x-agent-id=agent`,
+      parseTagHeaders,
+    ),
+    [
+      (pairs) => pairs.every(({ header }) => !credentialHeader.test(header)),
+      "must not name a header with a credential, because reports show tags",
+    ],
+  ),
 );
 
 export const timeZone = kind(

@@ -40,6 +40,8 @@ export function nestSettings(values: SettingValues) {
       accountInfo: values.account_info,
       ownView: values.own_view,
       users: values.users,
+      /** Headers whose values become tags. */
+      tagHeaders: values.tag_headers,
     },
     pricing: {
       folder: values.pricing,

@@ -15,6 +15,7 @@ import {
   publicAddress,
   secret,
   signingSecret,
+  tagHeaders,
   timeZone,
   usdAmount,
   webhookAddress,
@@ -159,6 +160,14 @@ export const settingsTable = {
     meaning:
       "users that requests name; plain: stored with their charges; hash: stored as a keyed digest; off: neither read nor stored",
     page: "teams.md#users",
+  },
+  tag_headers: {
+    kind: tagHeaders,
+    default:
+      "x-claude-code-session-id=agent_session,x-claude-code-agent-id=agent,x-claude-code-parent-agent-id=parent_agent,session-id=agent_session,thread-id=agent,x-codex-parent-thread-id=parent_agent",
+    meaning:
+      "headers of agents whose values become tags, the first one with a value winning; by default those of Claude Code and Codex; off: none",
+    page: "export.md#tags-of-agents",
   },
   balance_ttl: {
     kind: duration("1s", "1d"),

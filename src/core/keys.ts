@@ -268,6 +268,15 @@ export function isTagName(text: string): boolean {
   return namePattern.test(text);
 }
 
+/** Header of an agent whose value becomes a tag of the request. `header` is in lower case. */
+export interface TagHeader {
+  readonly header: string;
+  readonly tag: string;
+}
+
+/** Tags that name the session of an agent, one of its agents, and the agent that started that agent. */
+export const agentTags = { session: "agent_session", agent: "agent", parent: "parent_agent" } as const;
+
 /** Largest number of labels of a key. */
 export const labelsMax = 8;
 

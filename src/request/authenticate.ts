@@ -11,6 +11,7 @@ import {
   type Key,
   type KeyState,
   type RunSession,
+  type TagHeader,
   type Team,
   type Values,
 } from "../core/keys.ts";
@@ -24,7 +25,7 @@ import { refuse, type Exchange, type Handler, type Summary } from "../ports/exch
 import type { CredentialHeader } from "../ports/gateway.ts";
 import type { KeyStore, RunSessions, TeamStore } from "../ports/stores.ts";
 import { isSigned, readCredential } from "../wire/run-credential.ts";
-import { readPinnedTags, readUserHeader, type StoredUser } from "../wire/headers.ts";
+import { readPinnedTags, readUserHeader, withHeaderTags, type StoredUser } from "../wire/headers.ts";
 
 /** Key, team and caller of a request. `key` is null if the request needs no key. */
 export interface Authenticated {
@@ -326,20 +327,27 @@ export interface Sender {
 
 type SenderResult = OrRefused<Sender>;
 
+/** Settings that decide what is read of a sender. */
+export interface SenderRules {
+  /** Returns the stored form of a user's name; null if users are not read. */
+  readonly storedUser: StoredUser | null;
+  /** Headers whose values become tags. */
+  readonly tagHeaders: readonly TagHeader[];
+}
+
 /**
  * Reads the tags and the user of a request. Values that the key pins take precedence. `inBody`: user in the body; null
- * for none. `stored`: returns the stored form of a user's name; null if users are not read. Returns a refusal if a
- * value is not valid, or if one that the key requires is missing.
+ * for none. Returns a refusal if a value is not valid, or if one that the key requires is missing.
  */
 export function readSender(
   exchange: Pick<Exchange, "header">,
   { key, session }: Pick<Authenticated, "key" | "session">,
   inBody: string | null,
-  stored: StoredUser | null,
+  { storedUser: stored, tagHeaders }: SenderRules,
 ): SenderResult {
   const tagged = readPinnedTags(exchange.header("x-farebox-tag"), session, key?.tags);
   if (!tagged.ok) return tagged;
-  const { tags } = tagged;
+  const tags = withHeaderTags(tagged.tags, tagHeaders, exchange);
   let user: string | null = null;
   if (stored !== null) {
     const pinned = key?.user ?? null;

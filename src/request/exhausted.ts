@@ -8,8 +8,7 @@ import type { Clock } from "../ports/clock.ts";
 import type { Exchange } from "../ports/exchange.ts";
 import type { BudgetStore } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
-import type { StoredUser } from "../wire/headers.ts";
-import { readSender, type Authenticated } from "./authenticate.ts";
+import { readSender, type Authenticated, type SenderRules } from "./authenticate.ts";
 import { budgetRefusal, type ShortageView } from "./hold.ts";
 
 /**
@@ -18,10 +17,9 @@ import { budgetRefusal, type ShortageView } from "./hold.ts";
  */
 export type FindExhausted = (exchange: Exchange, who: Authenticated, isFree: boolean) => Promise<Refusal | null>;
 
-interface ExhaustedDeps extends ShortageView {
+interface ExhaustedDeps extends ShortageView, SenderRules {
   readonly windowsOf: BudgetStore["windowsOf"];
   readonly catalogue: () => Catalogue;
-  readonly storedUser: StoredUser | null;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -35,7 +33,7 @@ const leastCost = 1n as PicoUsd;
  */
 export function createExhaustedCheck(deps: ExhaustedDeps): FindExhausted {
   return async (exchange, who, isFree) => {
-    const sender = readSender(exchange, who, null, deps.storedUser);
+    const sender = readSender(exchange, who, null, deps);
     if (!sender.ok) return null;
     const { tags } = sender;
     // Without a user in the headers, the body may name one.

@@ -8,13 +8,14 @@ import { faultCode, notForwarded, refuse, type BodyBytes, type Exchange, type Ha
 import type { ChargeEnd, Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Tracing } from "../ports/tracing.ts";
-import { readRetry, type StoredUser } from "../wire/headers.ts";
+import { readRetry } from "../wire/headers.ts";
 import {
   mayUseModel,
   readSender,
   type Authenticate,
   type Authenticated,
   type Sender,
+  type SenderRules,
   recordRefusals,
 } from "./authenticate.ts";
 import type { FindExhausted } from "./exhausted.ts";
@@ -27,7 +28,7 @@ import type { SettleParams } from "./settle.ts";
 import type { ClaimTask } from "./task-ownership.ts";
 
 /** Dependencies of every request with a charge. */
-export interface PipelineSteps {
+export interface PipelineSteps extends SenderRules {
   readonly authenticate: Authenticate;
   readonly limiter: Pick<RateLimiter, "enter">;
   readonly findExhausted: FindExhausted;
@@ -46,8 +47,6 @@ export interface PipelineSteps {
   readonly log: Log;
   /** Null if requests are not traced. */
   readonly tracing: Tracing | null;
-  /** Returns the stored form of a user's name; null if users are not stored. */
-  readonly storedUser: StoredUser | null;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
   readonly background: (work: Promise<unknown>) => void;
 }
@@ -153,7 +152,7 @@ export function pipeline<Request, Quote extends Priced, Own extends Covered>(
       release = body.release;
       const read = await kind.read(exchange, who, body.bytes);
       if (!read.ok) return refuse(exchange, read.refusal);
-      const sender = readSender(exchange, who, kind.userOf(read.request), steps.storedUser);
+      const sender = readSender(exchange, who, kind.userOf(read.request), steps);
       if (!sender.ok) return refuse(exchange, sender.refusal);
       const belowFloor = await steps.balanceGuard();
       if (belowFloor !== null) return refuse(exchange, belowFloor);

@@ -54,6 +54,7 @@ export interface BuiltSteps {
 export function buildSteps(settings: Settings, parts: ProcessParts, shared: SharedParts): BuiltSteps {
   const { clock, log, events, tracing, tokens, catalogue, work } = parts;
   const { ledger, keys, storedUser } = shared;
+  const { tagHeaders } = settings.access;
   const apiKey = settings.gateway.apiKey?.reveal() ?? "";
   const mask = createMask(apiKey);
   const limits = { silenceMs: settings.gateway.silenceMs, wholeMs: settings.gateway.streamMs };
@@ -67,13 +68,14 @@ export function buildSteps(settings: Settings, parts: ProcessParts, shared: Shar
   const steps: RequestSteps = {
     ...shared,
     ...view,
+    tagHeaders,
     clock,
     log,
     events,
     tracing,
     tokens,
     catalogue,
-    findExhausted: createExhaustedCheck({ ...view, windowsOf, catalogue, storedUser, clock, log }),
+    findExhausted: createExhaustedCheck({ ...view, windowsOf, catalogue, storedUser, tagHeaders, clock, log }),
     pricer: new Pricer({
       catalogue,
       tokens,

@@ -6,6 +6,7 @@ import { boundaryOf, formType } from "./multipart.ts";
 import type { ModelRequest } from "./model-request.ts";
 import { invalid, type OrRefused } from "../core/refusals.ts";
 import {
+  isRunSession,
   isTagName,
   isTagValue,
   runSessionOf,
@@ -13,6 +14,7 @@ import {
   tagsMax,
   tagValueCharsMax,
   type RunSession,
+  type TagHeader,
   type Values,
   userPattern,
   type UserMode,
@@ -271,6 +273,29 @@ export function readPinnedTags(
   if (changed !== undefined)
     return invalid(null, `this session has the tag ${changed}=${pinned[changed]}, which requests cannot change`);
   return withPinned(tags, pinned, "session");
+}
+
+/**
+ * Adds the tags that the headers of agents state. A tag that the request already has stays. A value that is not valid is
+ * ignored, as are tags above the limit: these headers never cause a refusal.
+ */
+export function withHeaderTags(
+  tags: Values,
+  headers: readonly TagHeader[],
+  exchange: { header(name: string): string | undefined },
+): Values {
+  let all: Record<string, string> | undefined;
+  for (const { header, tag } of headers) {
+    const stated = exchange.header(header);
+    if (stated === undefined || Object.hasOwn(all ?? tags, tag)) continue;
+    const value = textOfHeader(stated).trim();
+    // Only the credential of a `farebox run` session gives its tag.
+    if (!isTagValue(value) || (tag === sessionTag && isRunSession(value))) continue;
+    if (Object.keys(all ?? tags).length >= tagsMax) break;
+    all ??= { ...tags };
+    all[tag] = value;
+  }
+  return all ?? tags;
 }
 
 const noTags: Values = {};

@@ -95,6 +95,15 @@ describe("the settings file", () => {
     ]);
   });
 
+  it("names headers that become tags, in any letter case", () => {
+    const headers = (text: string) => settingsOf({ env: { FAREBOX_TAG_HEADERS: text } }).settings.access.tagHeaders;
+    expect(headers("off")).toEqual([]);
+    expect(headers(" X-Agent=agent , x-team.id=team")).toEqual([
+      { header: "x-agent", tag: "agent" },
+      { header: "x-team.id", tag: "team" },
+    ]);
+  });
+
   it("keeps amounts exact and accepts lists", () => {
     const text =
       "balance_floor: 5.000000000001\ncors_origins: [https://a.example, http://localhost:3000]\ngateway_insecure: true";
@@ -275,6 +284,11 @@ describe("problems", () => {
     [{ FAREBOX_BODY_MEMORY: "1mb" }, "FAREBOX_BODY_MEMORY must not be smaller than FAREBOX_BODY_LIMIT"],
     [{ FAREBOX_BALANCE_FLOOR: "1e3" }, "FAREBOX_BALANCE_FLOOR must be an amount of USD"],
     [{ FAREBOX_CORS_ORIGINS: "*" }, "FAREBOX_CORS_ORIGINS must be a list of origins"],
+    [{ FAREBOX_TAG_HEADERS: "x-agent" }, "FAREBOX_TAG_HEADERS must be off, or at most 16 pairs of a header and a tag"],
+    [{ FAREBOX_TAG_HEADERS: "x-a=Agent" }, "FAREBOX_TAG_HEADERS must be off, or at most 16 pairs"],
+    [{ FAREBOX_TAG_HEADERS: "x-a=a,X-A=b" }, "FAREBOX_TAG_HEADERS must be off, or at most 16 pairs"],
+    [{ FAREBOX_TAG_HEADERS: "Authorization=a" }, "FAREBOX_TAG_HEADERS must not name a header with a credential"],
+    [{ FAREBOX_TAG_HEADERS: "x-a=a,x-goog-api-key=b" }, "FAREBOX_TAG_HEADERS must not name a header with a credential"],
     [{ FAREBOX_TIME_ZONE: "Mars/Olympus" }, "FAREBOX_TIME_ZONE must be an IANA time zone"],
     [
       { FAREBOX_DATABASE: "mysql://h/db" },

@@ -43,6 +43,7 @@ async function check(
     },
     catalogue: () => ({ histories: () => [] }) as unknown as Catalogue,
     storedUser,
+    tagHeaders: [{ header: "x-agent", tag: "agent" }],
     clock: manualClock(),
     log: silentLog,
     budgetNames: async () => ({ scopeName: "all", subjectName: null }),
@@ -82,6 +83,7 @@ describe("the check before a large body", () => {
     expect((await check([])).checked).toEqual({ ...caller, user: undefined });
     expect((await check([], { "x-farebox-user": "u" })).checked).toEqual({ ...caller, user: "u" });
     expect((await check([], { "x-farebox-tag": "a=b" })).checked).toEqual({ ...caller, tags: { a: "b" } });
+    expect((await check([], { "x-agent": "a1" })).checked).toEqual({ ...caller, tags: { agent: "a1" } });
     expect((await check([], {}, { storedUser: null })).checked).toEqual({ ...caller, user: null });
   });
 });

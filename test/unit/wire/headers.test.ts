@@ -5,6 +5,7 @@ import {
   readTags,
   readUserHeader,
   sentContentType,
+  withHeaderTags,
 } from "../../../src/wire/headers.ts";
 
 // cspell:ignore tracestate
@@ -265,5 +266,38 @@ describe("readTags", () => {
     Array.from({ length: 9 }, (_, index) => `t${index}=v`).join(","),
   ])("refuses %j", (header) => {
     expect(readTags(header)).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
+  });
+});
+
+describe("withHeaderTags", () => {
+  const rules = [
+    { header: "x-one", tag: "agent_session" },
+    { header: "x-two", tag: "agent" },
+    { header: "x-three", tag: "agent_session" },
+    { header: "x-run", tag: "session" },
+  ];
+  const seven = Object.fromEntries(Array.from({ length: 7 }, (_, index) => [`t${index}`, "v"]));
+
+  it.each<[string, Record<string, string>, Record<string, string>, Record<string, string>]>([
+    ["adds values", { "x-one": " s 1 ", "x-two": utf8("検索") }, {}, { agent_session: "s 1", agent: "検索" }],
+    ["prefers the first header of a tag", { "x-one": "1", "x-three": "3" }, {}, { agent_session: "1" }],
+    [
+      "reads a later header if the first has no valid value",
+      { "x-one": "", "x-three": "3" },
+      {},
+      { agent_session: "3" },
+    ],
+    ["keeps stated tags", { "x-one": "1", "x-two": "2" }, { agent: "mine" }, { agent: "mine", agent_session: "1" }],
+    [
+      "ignores invalid values",
+      { "x-one": "a, b", "x-two": "x".repeat(129), "x-three": "a\tb" },
+      { feature: "search" },
+      { feature: "search" },
+    ],
+    ["gives no request the tag of a session", { "x-run": "run_abc" }, {}, {}],
+    ["may give another value of that tag", { "x-run": "s1" }, {}, { session: "s1" }],
+    ["drops tags above the limit", { "x-one": "1", "x-two": "2" }, seven, { ...seven, agent_session: "1" }],
+  ])("%s", (_, headers, tags, expected) => {
+    expect(withHeaderTags(tags, rules, { header: (name) => headers[name] })).toEqual(expected);
   });
 });
