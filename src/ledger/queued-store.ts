@@ -137,6 +137,8 @@ export function queuedLedger({ queue, short, long, figures, stream }: QueuedLedg
     report: long.report,
     rawUnits: long.rawUnits,
     spend: long.spend,
+    agentSessions: long.agentSessions,
+    agentSums: long.agentSums,
     prunedUntil: long.prunedUntil,
     firstDay: long.firstDay,
     totals: long.totals,

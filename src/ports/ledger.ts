@@ -12,6 +12,7 @@ import type { Settlement } from "../core/settlement.ts";
 import type { BurstMark, StreamObservation } from "../core/slices.ts";
 import type { Doubt, TokenCounts } from "../core/usage.ts";
 import type { ChargeInputs, NotRecomputed, Recomputed } from "../core/what-if.ts";
+import type { AgentSessions } from "./agent-sessions.ts";
 import type { RecentCursor, RecentQuery, SpendQuery, SpendRow } from "./spend.ts";
 import { dayMs } from "../core/time.ts";
 
@@ -108,7 +109,7 @@ export interface ChargeStream extends StoredPrices {
 }
 
 /** Queries of charges and of their sums. */
-export interface LedgerQueries extends ChargeStream {
+export interface LedgerQueries extends ChargeStream, AgentSessions {
   charge(id: string): Promise<Charge | undefined>;
   /** Returns a page of charges, newest first unless the query states another order. */
   charges(query: ChargeQuery): Promise<ChargePage>;

@@ -1,3 +1,4 @@
+import { agentTags } from "../../core/keys.ts";
 import type { Statement } from "./query.ts";
 
 /** SQL that differs between the two databases. */
@@ -7,6 +8,11 @@ export interface Dialect {
    * missing.
    */
   member(column: "tags" | "labels", name: string): Statement;
+  /**
+   * Returns the expression for the value of a tag that an agent states. It has no parameter, so the indexes on the
+   * sessions of agents apply to it.
+   */
+  agentTag(tag: keyof typeof agentTags): string;
   /** Returns the condition that a text matches a pattern. In the pattern, `*` matches any characters. */
   matches(text: string, pattern: string): Statement;
   /** Returns the SQL function that lists the texts of a column's JSON array, as rows with the column `value`. */
@@ -48,6 +54,10 @@ export interface Dialect {
   readonly byTime: string;
   /** Hint after `charges` that makes SQLite find charges by `seq`, such as the newest ones. */
   readonly bySeq: string;
+  /** Hint after `charges` that makes SQLite read the charges of the sessions of agents in order of time. */
+  readonly ofAgents: string;
+  /** Hint after `charges` that makes SQLite find the charges of a session of an agent. */
+  readonly ofAgentSession: string;
   /** Hint after `charges` that makes SQLite find corrections by their index. */
   readonly byCorrection: string;
   /** Columns of `charges` that are unique together. */
@@ -84,6 +94,7 @@ export function isAmong({ textsOf }: Pick<Dialect, "textsOf">, expression: strin
 
 export const sqliteDialect: Dialect = {
   member: (column, name) => ({ sql: `${column} ->> ?`, values: [`$."${name}"`] }),
+  agentTag: (tag) => `(tags ->> '$."${agentTags[tag]}"')`,
   matches: (text, pattern) => ({ sql: `${text} glob ?`, values: [pattern.replaceAll(/[?[]/g, "[$&]")] }),
   textsIn: (column) => `json_each(${column})`,
   eachOf: "json_each(?)",
@@ -99,6 +110,8 @@ export const sqliteDialect: Dialect = {
   pendingCharges: "charges indexed by charges_pending",
   byTime: "indexed by charges_by_time",
   bySeq: "not indexed",
+  ofAgents: "indexed by charges_of_agents",
+  ofAgentSession: "indexed by charges_of_agent_session",
   byCorrection: "indexed by charges_adjusting",
   chargeKey: "id",
   ensurePartition: () => [],
@@ -133,6 +146,7 @@ export const sqliteDialect: Dialect = {
 
 export const postgresDialect: Dialect = {
   member: (column, name) => ({ sql: `cast(${column} as json) ->> cast(? as text)`, values: [name] }),
+  agentTag: (tag) => `(cast(tags as json) ->> '${agentTags[tag]}' collate "C")`,
   matches: (text, pattern) => ({
     sql: `${text} like ?`,
     values: [pattern.replaceAll(/[\\%_]/g, "\\$&").replaceAll("*", "%")],
@@ -155,6 +169,8 @@ export const postgresDialect: Dialect = {
   pendingCharges: "charges",
   byTime: "",
   bySeq: "",
+  ofAgents: "",
+  ofAgentSession: "",
   byCorrection: "",
   chargeKey: "id, admitted_at",
   ensurePartition: (at) => [{ sql: "select farebox_ensure_partitions(?)", values: [at] }],

@@ -12,6 +12,8 @@ export interface LongQueries extends ListQueries {
   readonly recent: LedgerQueries["recent"];
   readonly report: LedgerQueries["report"];
   readonly spend: LedgerQueries["spend"];
+  readonly agentSessions: LedgerQueries["agentSessions"];
+  readonly agentSums: LedgerQueries["agentSums"];
   readonly rawUnits: LedgerQueries["rawUnits"];
   readonly prunedUntil: LedgerQueries["prunedUntil"];
   readonly firstDay: LedgerQueries["firstDay"];

@@ -56,12 +56,12 @@ function placeholdersOf(columns: readonly SortColumn[]): string {
   return columns.map(([, type]) => (type === "real" ? "cast(? as double precision)" : "?")).join(", ");
 }
 
-function cursorOf(parts: readonly string[]): string {
+export function cursorOf(parts: readonly string[]): string {
   return Buffer.from(JSON.stringify(parts)).toString("base64url");
 }
 
 /** Returns the sort values in a cursor; null if the cursor is malformed or belongs to another sort order. */
-function readCursor(cursor: string, order: readonly string[], columns: readonly SortColumn[]): Value[] | null {
+export function readCursor(cursor: string, order: readonly string[], columns: readonly SortColumn[]): Value[] | null {
   const parts = partsOf(cursor);
   if (parts === null || parts.length !== order.length + columns.length) return null;
   if (order.some((each, index) => parts[index] !== each)) return null;

@@ -5,6 +5,7 @@ import { readAudit } from "../tables/audit.ts";
 import { countRefusals, readCauses, readExcess, readRefusals } from "../tables/refusals.ts";
 import type { Steps } from "../tables/table.ts";
 import { readCorrections, readTotals, readRawUnits } from "./account.ts";
+import { readAgentSessions, readAgentSums } from "./agent-sessions.ts";
 import { readCharges } from "./charges.ts";
 import type { Dialect } from "./dialects.ts";
 import { listQueries } from "./lists.ts";
@@ -24,6 +25,8 @@ export function sharedQueries(dialect: Dialect, calendar: Calendar, answer: RunQ
     charges: (query) => readCharges(dialect, query),
     report: (query) => readReport(dialect, calendar, query),
     spend: (query) => readSpend(calendar, query),
+    agentSessions: (query) => readAgentSessions(dialect, query),
+    agentSums: (query) => readAgentSums(dialect, query),
     rawUnits: readRawUnits,
     spentBefore: (budget, at, upTo) => readSpentBefore(dialect, calendar, budget, at, upTo),
     postedCharges: (query, after) => readPostedCharges(dialect, calendar, query, after),

@@ -15,6 +15,7 @@ import { reconciliationRoutes } from "./reconciliation.ts";
 import { refusalRoutes } from "./refusals.ts";
 import { requestRoutes } from "./requests.ts";
 import type { AdminRoute, ToolsOf } from "./route.ts";
+import { agentSessionRoutes } from "./sessions.ts";
 import { taskRoutes } from "./tasks.ts";
 import { teamRoutes } from "./teams.ts";
 import { usageRoutes } from "./usage.ts";
@@ -27,6 +28,7 @@ const routes = [
   ...raiseRoutes,
   ...chargeRoutes,
   ...refusalRoutes,
+  ...agentSessionRoutes,
   ...modelRoutes,
   ...taskRoutes,
   ...adminTokenRoutes,
