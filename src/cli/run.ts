@@ -34,6 +34,7 @@ The exit code is the command's: 128 + n if signal n ended the command, 127 if th
     examples: [
       "farebox run -- python agent.py",
       "farebox run --key alice --budget 2.00 --tag feature=search -- codex exec 'fix the tests'",
+      "farebox run -- claude -p 'fix the tests'",
       "farebox report --by tag:session",
     ],
     check: (given) => {

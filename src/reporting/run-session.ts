@@ -2,6 +2,7 @@ import { formatUsd, larger, noMoney, subtract, sum, type PicoUsd } from "../core
 import { sessionTag, stateOfSession, type RunSession } from "../core/keys.ts";
 import type { LedgerQueries, ReportRow } from "../ports/ledger.ts";
 import { dayMs, isoTime, isoTimeOrNull } from "../core/time.ts";
+import { agentsJson, cutJson } from "./agent-sessions.ts";
 import { addSums, figuresOf, noSums } from "./report.ts";
 import type { RunSessionJson } from "./shapes/figures.ts";
 
@@ -23,6 +24,7 @@ export async function sessionJson(
     limit: 1000,
   });
   const rows = await ledger.report({ by: ["model"], ...span, session: id });
+  const ofAgents = await ledger.agentSums({ of: { run: id } });
   const held = sum(charges.map(({ hold }) => hold ?? noMoney));
   const total = rows.reduce(addSums, noSums);
   const left = budget === null ? noMoney : subtract(subtract(budget, total.cost), held);
@@ -37,7 +39,9 @@ export async function sessionJson(
     budget: budget === null ? null : { limit_usd: formatUsd(budget), remaining_usd: formatUsd(larger(noMoney, left)) },
     pending: { requests: charges.length, held_usd: formatUsd(held) },
     ...sessionFigures(total),
+    cut: cutJson(ofAgents),
     models: rows.map((row) => ({ model: row.dimensions.model ?? null, ...sessionFigures(row) })),
+    agents: agentsJson(ofAgents),
   };
 }
 

@@ -51,7 +51,7 @@ export function cleanEnvironment(): Record<string, string> {
   const kept = Object.entries(process.env).filter(
     ([name, value]) =>
       value !== undefined &&
-      !/^(FAREBOX|OPENAI|OTEL|VITEST|NODE_OPTIONS|NODE_V8|NODE_EXTRA|npm_)|^(https?|no)_proxy$/i.test(name),
+      !/^(FAREBOX|OPENAI|ANTHROPIC|OTEL|VITEST|NODE_OPTIONS|NODE_V8|NODE_EXTRA|npm_)|^(https?|no)_proxy$/i.test(name),
   );
   return Object.fromEntries(kept) as Record<string, string>;
 }

@@ -26,12 +26,12 @@ interface Ended {
 }
 
 /**
- * Returns the environment of the test with this Node first in PATH, and without the variables of Farebox, OpenAI,
+ * Returns the environment of the test with this Node first in PATH, and without the variables of Farebox, OpenAI, Anthropic,
  * Vitest, Node and a surrounding npm.
  */
 export function machineEnvironment(): Record<string, string> {
   const foreign =
-    /^(FAREBOX|OPENAI|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
+    /^(FAREBOX|OPENAI|ANTHROPIC|VITEST|NODE_(OPTIONS|ENV|V8|COMPILE)|npm_(?!config_(registry|cache|userconfig)$)|INIT_CWD$)/;
   const kept = Object.entries(process.env).filter(([name]) => !foreign.test(name)) as [string, string][];
   const path = [dirname(process.execPath), process.env["PATH"] ?? ""].join(delimiter);
   return { ...Object.fromEntries(kept), PATH: path, npm_config_prefer_offline: "true", npm_config_loglevel: "error" };

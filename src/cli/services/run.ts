@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
+import { basename } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { beginSession } from "../../admin/run-sessions.ts";
 import type { RunParams, Tools } from "../tools.ts";
@@ -19,7 +20,7 @@ import type { KeyStore, Store } from "../../ports/stores.ts";
 import type { LedgerQueries } from "../../ports/ledger.ts";
 import { sessionJson } from "../../reporting/run-session.ts";
 import type { RunSessionJson } from "../../reporting/shapes/figures.ts";
-import { completionTotal, promptTotal } from "../../core/usage.ts";
+import { sumLines } from "./run-summary.ts";
 import { tuneRuntime } from "../../server/runtime.ts";
 import { startServing, type Serving } from "../../server/serving.ts";
 
@@ -240,15 +241,32 @@ interface Running {
   readonly io: Io;
 }
 
+/** Variables that the command does not inherit. With Anthropic's key, clients would send two different credentials. */
+const withheld = /^(?:FAREBOX_.*|ANTHROPIC_API_KEY)$/i;
+
+/**
+ * Returns the arguments of the command. Codex reads the address of its provider only from its configuration, so Farebox
+ * states it in arguments before those of the user, which win over them.
+ */
+function argumentsOf(program: string, args: readonly string[], url: string): readonly string[] {
+  if (!/^codex(?:\.(?:cmd|exe))?$/i.test(basename(program))) return args;
+  const provider = { name: "Farebox", base_url: `${url}/v1`, env_key: "OPENAI_API_KEY", wire_api: "responses" };
+  const settings = [
+    ["model_provider", "farebox"],
+    ...Object.entries(provider).map(([name, value]) => [`model_providers.farebox.${name}`, value]),
+  ];
+  return [...settings.flatMap(([name, value]) => ["-c", `${name}=${JSON.stringify(value)}`]), ...args];
+}
+
 /**
  * Runs the command until it exits. Its environment has Farebox's address, which no proxy of the network can reach, and the
- * session's credential, but no FAREBOX_ variable.
+ * session's credential, in the variables of OpenAI's and Anthropic's clients, but no FAREBOX_ variable.
  */
 function runProgram(words: readonly string[], { url, session, env, signals, io }: Running): Promise<number> {
   const [program = "", ...args] = words;
   const { earlySignal } = signals;
   if (earlySignal !== null) return Promise.resolve(exitCodeOf(earlySignal));
-  const inherited = Object.entries(env).filter(([name]) => !/^FAREBOX_/i.test(name));
+  const inherited = Object.entries(env).filter(([name]) => !withheld.test(name));
   return new Promise((resolve) => {
     const failed = (error: NodeJS.ErrnoException) => {
       const isMissing = error.code === "ENOENT";
@@ -257,13 +275,15 @@ function runProgram(words: readonly string[], { url, session, env, signals, io }
       resolve(isMissing ? notFound : notExecutable);
     };
     try {
-      const child = spawn(program, args, {
+      const child = spawn(program, argumentsOf(program, args, url), {
         stdio: "inherit",
         env: {
           ...Object.fromEntries(inherited),
           ...exempting(hostOf(new URL(url)), env),
           OPENAI_BASE_URL: `${url}/v1`,
           OPENAI_API_KEY: session.credential,
+          ANTHROPIC_BASE_URL: url,
+          ANTHROPIC_AUTH_TOKEN: session.credential,
         },
       });
       // Once the command runs, an error only means that a signal could not be sent.
@@ -331,39 +351,6 @@ async function endAndPrint(session: Session, io: Io): Promise<void> {
     );
     note(io, "farebox: farebox report --by tag:session shows its cost");
   }
-}
-
-/** Formats the cost of a session for a person. */
-function sumLines(sums: RunSessionJson): string[] {
-  const { id, key, models, pending, budget, unpriced_requests: unpriced } = sums;
-  return [
-    `farebox: session ${id} of ${key}: ${figures(sums)}`,
-    ...(models.length > 1 ? models.map((each) => `  ${each.model}: ${figures(each)}`) : []),
-    ...(models.length === 1 ? [`  model: ${models[0]?.model}`] : []),
-    ...(unpriced > 0 ? [`  ${counted(unpriced, "request")} without a price`] : []),
-    ...(pending.requests > 0
-      ? [`  ${counted(pending.requests, "request")} not settled yet, with USD ${pending.held_usd} held`]
-      : []),
-    ...(budget === null ? [] : [`  USD ${budget.remaining_usd} of the budget of USD ${budget.limit_usd} remains`]),
-  ];
-}
-
-function figures({
-  requests,
-  tokens,
-  cost_usd: cost,
-  estimated,
-}: RunSessionJson | RunSessionJson["models"][number]): string {
-  const total = promptTotal(tokens) + completionTotal(tokens);
-  const doubt =
-    estimated.requests === 0
-      ? ""
-      : ` (USD ${estimated.cost_usd} of it estimated, in ${counted(estimated.requests, "request")})`;
-  return `${counted(requests, "request")}, ${counted(total, "token")}, USD ${cost}${doubt}`;
-}
-
-function counted(count: number, noun: string): string {
-  return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 /** Returns the message of an error's cause, which explains a failed `fetch`; without a cause, the error's own. */

@@ -4,6 +4,7 @@ import { comparisons, type Uncertainty, type Movement, type Reconciliation } fro
 import { runSessionStates } from "../../core/keys.ts";
 import type { ReportDimension } from "../../ports/ledger.ts";
 import { spendDimensions } from "../../ports/spend.ts";
+import { agents, cutRequests } from "./agent-sessions.ts";
 import { rankedBudgetSchema } from "./lists.ts";
 import { count, eachOf, text, textOrNull, time, timeOrNull, tokens, usd, usdOrNull, type Shape } from "./fields.ts";
 
@@ -80,7 +81,12 @@ export const runSessionSchema = z.strictObject({
     description: "Requests that are not settled yet. A request that settles at this moment may also be in the sums.",
   }),
   ...sessionFigures,
+  cut: cutRequests,
   models: z.array(z.strictObject({ model: textOrNull, ...sessionFigures })),
+  agents: agents.meta({
+    description:
+      "The agents whose requests name them, as a tree; requests without an agent are those of the main agent.",
+  }),
 });
 export type RunSessionJson = Shape<typeof runSessionSchema>;
 

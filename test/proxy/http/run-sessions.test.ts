@@ -80,6 +80,8 @@ describe("a session", () => {
       requests: 3,
       pending: { requests: 0, held_usd: "0.00" },
       estimated: { requests: 0, cost_usd: "0.00" },
+      cut: { requests: 0, cost_usd: "0.00" },
+      agents: [{ agent: null, depth: 0, requests: 3, total_usd: expect.any(String) }],
       budget: { limit_usd: "1.00" },
     });
     expect(BigInt(Math.round(Number(ended.cost_usd) * 1e12))).toBe(cost);

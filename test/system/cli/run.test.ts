@@ -1,4 +1,5 @@
 // @module-tag races
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -88,13 +89,13 @@ describe("farebox run", () => {
       "--",
       ...node(`${chat()}
         await (await ask({ model: "gpt-4o-mini" })).text();
-        console.log(answer.status, JSON.stringify(Object.keys(process.env).filter((name) => /FAREBOX|OPENAI/i.test(name)).sort()));
+        console.log(answer.status, JSON.stringify(Object.keys(process.env).filter((name) => /FAREBOX|OPENAI|ANTHROPIC/i.test(name)).sort()));
         console.log(JSON.stringify(process.env).includes(${JSON.stringify(at.sandbox.apiKey)}), process.argv.join(" "));
       `),
     );
     expect(ended).toMatchObject({ code: 0 });
     const [first, second] = ended.stdout.split("\n");
-    expect(first).toBe('200 ["OPENAI_API_KEY","OPENAI_BASE_URL"]');
+    expect(first).toBe('200 ["ANTHROPIC_AUTH_TOKEN","ANTHROPIC_BASE_URL","OPENAI_API_KEY","OPENAI_BASE_URL"]');
     expect(second).toMatch(/^false /);
     const id = session.exec(ended.stderr)?.[1] ?? "";
     expect(ended.stderr.split("\n")).toEqual([
@@ -111,6 +112,89 @@ describe("farebox run", () => {
       entries: [{ action: "sessions.create", object: `session:${id}` }, { action: "keys.create" }],
     });
     expect(await at.json("verify")).toMatchObject({ differences: [] });
+  });
+
+  it("gives Anthropic's clients the address without /v1 and the session's credential as the only one", async () => {
+    await using at = await setUp();
+    const command = node(`
+      const { OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL, ANTHROPIC_AUTH_TOKEN, ANTHROPIC_API_KEY } = process.env;
+      console.log(ANTHROPIC_BASE_URL + "/v1" === OPENAI_BASE_URL, ANTHROPIC_AUTH_TOKEN === OPENAI_API_KEY, ANTHROPIC_API_KEY);
+    `);
+    const anthropic = { ANTHROPIC_API_KEY: "sk-ant-of-the-user", ANTHROPIC_BASE_URL: "https://api.example" };
+    expect(await runFarebox(["run", "--", ...command], { env: { ...at.env, ...anthropic } })).toMatchObject({
+      code: 0,
+      stdout: "true true undefined\n",
+    });
+  });
+
+  it("gives Codex its provider in arguments, before those of the user", async () => {
+    await using at = await setUp();
+    const program = join(at.folder, "codex");
+    await writeFile(program, "#!/bin/sh\nprintf '%s\\n' \"$@\"\n", { mode: 0o755 });
+    const { code, stdout, stderr } = await at.farebox("run", "--", program, "exec", "-c", 'model_provider="mine"');
+    expect([code, stdout.replace(/127\.0\.0\.1:\d+/, "HOST").split("\n")]).toEqual([
+      0,
+      [
+        "-c",
+        'model_provider="farebox"',
+        "-c",
+        'model_providers.farebox.name="Farebox"',
+        "-c",
+        'model_providers.farebox.base_url="http://HOST/v1"',
+        "-c",
+        'model_providers.farebox.env_key="OPENAI_API_KEY"',
+        "-c",
+        'model_providers.farebox.wire_api="responses"',
+        "exec",
+        "-c",
+        'model_provider="mine"',
+        "",
+      ],
+    ]);
+    expect(stdout).not.toContain("sk-fb-");
+    expect(stderr).toMatch(session);
+  });
+
+  it("prints the cost of each sub-agent, and of the tries whose stream was cut", async () => {
+    await using at = await setUp();
+    const ended = await at.farebox(
+      "run",
+      "--log-level",
+      "error",
+      "--",
+      ...node(`
+        const send = async (agent, parent, content = "hello") => {
+          const answer = await fetch(process.env.ANTHROPIC_BASE_URL + "/v1/chat/completions", {
+            method: "POST",
+            headers: {
+              "content-type": "application/json",
+              authorization: "Bearer " + process.env.ANTHROPIC_AUTH_TOKEN,
+              "x-claude-code-session-id": "s1",
+              ...(agent && { "x-claude-code-agent-id": agent }),
+              ...(parent && { "x-claude-code-parent-agent-id": parent }),
+            },
+            body: JSON.stringify({ model: "gpt-4o", messages: [{ role: "user", content }], max_tokens: 20, stream: true }),
+          });
+          await answer.text().catch(() => undefined);
+        };
+        await send();
+        await send("a1", "s1", "hello #sandbox cut:3");
+        await send("a1", "s1");
+        await send("a2", "a1");
+      `),
+    );
+    expect(ended.code).toBe(0);
+    expect(ended.stderr.split("\n")).toEqual([
+      expect.stringMatching(
+        /^farebox: session run_\w+ of alice: 4 requests, \d+ tokens, USD 0\.\d+ \(USD 0\.\d+ of it/,
+      ),
+      "  model: gpt-4o",
+      expect.stringMatching(/^ {2}main agent: 1 request, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {4}agent a1: 2 requests, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {6}agent a2: 1 request, \d+ tokens, USD 0\.\d+$/),
+      expect.stringMatching(/^ {2}1 request whose stream was cut, for USD 0\.\d+; agents send such requests again$/),
+      "",
+    ]);
   });
 
   it("reaches Farebox directly, as does its command, if a proxy of the network is set", async () => {
