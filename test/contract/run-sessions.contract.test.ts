@@ -204,6 +204,7 @@ describe.each(ledgerKinds)("the store of sessions: $name", (kind) => {
         await settle();
         return page;
       },
+      agentSums: (query) => ledger.agentSums(query),
     });
     const asked = session("one", { budget: usd("2") });
     expect(await sessionJson(settling, asked, "alice", noon)).toMatchObject({

@@ -40,7 +40,7 @@ beforeAll(async () => {
 afterAll(() => proxy[Symbol.asyncDispose]());
 
 async function sendChat({ chat }: RunningProxy): Promise<void> {
-  await (await chat({}, { headers: { "x-farebox-tag": "feature=search" } })).arrayBuffer();
+  await (await chat({}, { headers: { "x-farebox-tag": "feature=search, agent_session=s1" } })).arrayBuffer();
 }
 
 function pathOf(path: string): string {
@@ -50,6 +50,7 @@ function pathOf(path: string): string {
     .replace("{request_id}", chargeId)
     .replace("{model}", "gpt-4o")
     .replace("{task_id}", taskId)
+    .replace("{session}", "s1")
     .replace("{admin}", "vera");
 }
 

@@ -16,6 +16,7 @@ it("a time span that ends before it begins is refused by every route", async () 
     "/reconciliation",
     "/refusals",
     "/refusals/causes",
+    "/sessions",
     "/usage",
   ]);
   const lists = spans.filter(({ csv }) => csv !== null).map(({ path }) => path);

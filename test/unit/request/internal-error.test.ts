@@ -44,6 +44,7 @@ async function requested(
     balanceGuard: async () => null,
     pricer: { quote: () => ({ ok: true, quote }) },
     tracing: null,
+    tagHeaders: [],
     idempotencySecret: Buffer.alloc(32),
     ledger: {
       hold: async () => ({ ok: true, room: null, keyRoom: null }),
