@@ -2,6 +2,7 @@ import type { Billing, Formula } from "./cost.ts";
 import type { Doubt, TokenCounts } from "./usage.ts";
 import { noMoney, picoUsdMax, type PicoUsd } from "./money.ts";
 import type { HoldBasis } from "./bounds.ts";
+import type { ChargeRun } from "./runs.ts";
 import type { Consumption } from "./tasks.ts";
 import { dayMs } from "./time.ts";
 
@@ -60,7 +61,10 @@ export interface Charge {
   /** True if the gateway's usage contradicted itself. The more expensive interpretation was then posted. */
   readonly clamped: boolean;
   readonly tokens: TokenCounts;
+  /** Terms of the answer, without its runs. */
   readonly billing: Billing;
+  /** Runs of the model with a tier or price of their own; empty if the tokens cost as much as those of one run. */
+  readonly runs: readonly ChargeRun[];
   /** Reasons why the cost may differ from the bill. */
   readonly doubts: readonly Doubt[];
   /**

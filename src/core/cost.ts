@@ -9,7 +9,7 @@ import {
   type PicoUsd,
   type PicoUsdPerToken,
 } from "./money.ts";
-import { firstTokenOf, inServiceTier, tierFor, type PriceTier, type PriceVersion } from "./price.ts";
+import { firstTokenOf, inServiceTier, tierFor, type PinnedPrice, type PriceTier, type PriceVersion } from "./price.ts";
 import {
   completionClasses,
   completionTotal,
@@ -34,7 +34,21 @@ export interface Billing {
   readonly serviceTier: string | null;
   /** Number of hosted tool calls by item type, for types that may have a fee. */
   readonly calls: Readonly<Record<string, number>>;
+  /** Runs of the model, whose sum are the charge's tokens. Absent if the tokens cost as much as those of one run. */
+  readonly runs?: readonly BilledRun[];
 }
+
+/** Tokens of one run of a model, or of several runs that have the same price and the same tier. */
+export interface BilledRun {
+  readonly tokens: TokenCounts;
+  /** Prompt tokens of the largest run, which decide the tier. */
+  readonly promptTokens: number;
+  /** Price of the run's own model; null for the price of the request. */
+  readonly price: RunPrice | null;
+}
+
+/** Price of a run. The text is absent if the price comes from the ledger. */
+export type RunPrice = Pick<PinnedPrice, "id" | "version"> & Partial<Pick<PinnedPrice, "canonical">>;
 
 export const standardBilling: Billing = { serviceTier: null, calls: {} };
 
@@ -48,6 +62,8 @@ export interface CostItem {
   readonly tokens: number;
   /** Item type of the tool's calls; only for `fee`. */
   readonly tool?: string;
+  /** Price of the run's own model; absent for tokens at the price of the request. */
+  readonly price?: RunPrice;
   /** Null if the line does not price tokens: a flat request, a fee, or an amount added for a minimum in USD. */
   readonly rate: PicoUsdPerToken | null;
   readonly cost: PicoUsd;
@@ -75,8 +91,8 @@ export type Formula = "tokens" | "per_request" | "task" | "assumed" | "adjustmen
  */
 export function costOf(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): Cost {
   const price = inServiceTier(standard, billing.serviceTier);
-  const before = price.perRequest?.charged ?? tokenCost(price, tokens, "charged");
-  const list = price.perRequest?.list ?? tokenCost(price, tokens, "list");
+  const before = costBeforeMinimum(price, tokens, billing, "charged");
+  const list = costBeforeMinimum(price, tokens, billing, "list");
   const charged = withMinimum(price, tokens, before);
   const cost = { charged, list, minimumApplied: charged !== before };
   if (price.fees === undefined) return cost;
@@ -137,7 +153,11 @@ export function costWithinRange(
 /** Returns the lines whose sums are the charged cost and the list cost that `costOf` returns. */
 export function itemize(standard: PriceVersion, tokens: TokenCounts, billing: Billing = standardBilling): CostItem[] {
   const price = inServiceTier(standard, billing.serviceTier);
-  const items = price.perRequest === null ? tokenItems(price, tokens) : [requestItem(price.perRequest)];
+  const { runs = [{ tokens, promptTokens: promptTotal(tokens), price: null }] } = billing;
+  const items = [
+    ...(price.perRequest === null ? [] : [requestItem(price.perRequest)]),
+    ...runs.flatMap((run) => runItems(price, run, billing)),
+  ];
   return [...items, ...minimumItems(price, tokens, sum(items.map((item) => item.cost))), ...feeItems(price, billing)];
 }
 
@@ -167,10 +187,14 @@ function feeItems({ fees = {} }: PriceVersion, billing: Billing): readonly CostI
   });
 }
 
-function tokenItems(price: PriceVersion, tokens: TokenCounts): CostItem[] {
-  return pricedParts(price, tokens).map(({ class: name, tokens: count, tier }) => ({
+/** Returns one line for each class and tier of a run. With a price per request, only runs at their own price cost more. */
+function runItems(requestPrice: PriceVersion, run: BilledRun, billing: Billing): CostItem[] {
+  const price = priceOfRun(requestPrice, run, billing);
+  if (price === null) return [];
+  return pricedParts(price, run.tokens, run.promptTokens).map(({ class: name, tokens: count, tier }) => ({
     class: name,
     tokens: count,
+    ...(run.price !== null && { price: run.price }),
     rate: tier.charged[name],
     cost: priceOf(count, tier.charged[name]),
     listRate: tier.list[name],
@@ -183,7 +207,30 @@ function requestItem({ charged, list }: NonNullable<PriceVersion["perRequest"]>)
   return { class: "request", tokens: 0, rate: null, cost: charged, listRate: null, listCost: list, tierFrom: 0 };
 }
 
-function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "list"): PicoUsd {
+/** Returns the cost of all runs, in addition to a price per request. The price is that of the service tier. */
+function costBeforeMinimum(
+  price: PriceVersion,
+  tokens: TokenCounts,
+  billing: Billing,
+  side: "charged" | "list",
+): PicoUsd {
+  const { runs } = billing;
+  if (runs === undefined) return price.perRequest?.[side] ?? tokenCost(price, tokens, side);
+  let total = price.perRequest?.[side] ?? noMoney;
+  for (const run of runs) {
+    const own = priceOfRun(price, run, billing);
+    if (own !== null) total = add(total, tokenCost(own, run.tokens, side, run.promptTokens));
+  }
+  return total;
+}
+
+/** Returns the price of a run's tokens; null if the price of the request includes them. */
+function priceOfRun(requestPrice: PriceVersion, { price }: BilledRun, { serviceTier }: Billing): PriceVersion | null {
+  if (price !== null) return inServiceTier(price.version, serviceTier);
+  return requestPrice.perRequest === null ? requestPrice : null;
+}
+
+function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "list", promptTokens?: number): PicoUsd {
   if (price.tiers.length === 1) {
     const rates = price.tiers[0][side];
     let total = 0n;
@@ -194,7 +241,8 @@ function tokenCost(price: PriceVersion, tokens: TokenCounts, side: "charged" | "
     return total as PicoUsd;
   }
   let total = noMoney;
-  for (const part of pricedParts(price, tokens)) total = add(total, priceOf(part.tokens, part.tier[side][part.class]));
+  for (const part of pricedParts(price, tokens, promptTokens))
+    total = add(total, priceOf(part.tokens, part.tier[side][part.class]));
   return total;
 }
 
@@ -239,13 +287,14 @@ const promptOrder = [
   "input",
 ] as const satisfies readonly (typeof promptClasses)[number][];
 
-function pricedParts(price: PriceVersion, tokens: TokenCounts): PricedPart[] {
-  const reached = tierFor(price, promptTotal(tokens));
+/** Divides tokens by class and tier. `promptTokens`: the prompt of the largest run, if the tokens are those of several. */
+function pricedParts(price: PriceVersion, tokens: TokenCounts, promptTokens = promptTotal(tokens)): PricedPart[] {
+  const reached = tierFor(price, promptTokens);
+  const isOneTier = price.tierMode === "whole_request" || promptTokens < promptTotal(tokens);
   const completion = completionClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }));
-  const prompt =
-    price.tierMode === "whole_request"
-      ? promptClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }))
-      : marginalPrompt(price, tokens);
+  const prompt = isOneTier
+    ? promptClasses.map((name) => ({ class: name, tokens: tokens[name], tier: reached }))
+    : marginalPrompt(price, tokens);
   return [...prompt, ...completion].filter((part) => part.tokens > 0);
 }
 

@@ -1,6 +1,7 @@
 import { assertNever } from "./assert.ts";
 import type { Delivered, Source } from "./charge.ts";
-import { costUnder, type Billing, type Formula } from "./cost.ts";
+import { costUnder, type BilledRun, type Billing, type Formula } from "./cost.ts";
+import { billingOfRuns } from "./runs.ts";
 import {
   completionClasses,
   completionTotal,
@@ -74,7 +75,13 @@ type OutcomeKind =
    */
   | { readonly kind: "failedAtGateway"; readonly status: number; readonly billed: boolean; readonly reason?: string }
   /** The gateway reported the usage. */
-  | { readonly kind: "reported"; readonly tokens: TokenCounts; readonly clamped: boolean }
+  | {
+      readonly kind: "reported";
+      readonly tokens: TokenCounts;
+      readonly clamped: boolean;
+      /** Runs of the model; absent if the tokens cost as much as those of one run. */
+      readonly runs?: readonly BilledRun[];
+    }
   /** The answer is complete. Farebox counted it because the gateway reported no usage. */
   | ({ readonly kind: "counted"; readonly tokens: TokenCounts } & CountedOutput)
   /** The answer began but ended early, without usage. */
@@ -152,7 +159,7 @@ function settlementOf(reserved: Reserved, outcome: Outcome): Settlement {
         source: "reported",
         clamped: outcome.clamped,
         reason: null,
-        ...doubtsAndBilling(outcome),
+        ...doubtsAndBilling({ ...outcome, billing: billingOfRuns(outcome.billing, outcome.runs) }),
       });
     case "counted":
     case "cut":
@@ -195,7 +202,10 @@ type PostedDetails = Pick<Posted, "source" | "clamped" | "reason" | "doubts" | "
 function doubtsAndBilling({
   doubts,
   billing,
-}: Pick<Outcome, "doubts" | "billing">): Pick<Posted, "doubts" | "billing"> {
+}: {
+  readonly doubts?: readonly Doubt[];
+  readonly billing?: Billing | undefined;
+}): Pick<Posted, "doubts" | "billing"> {
   return { ...(doubts !== undefined && doubts.length > 0 && { doubts }), ...(billing !== undefined && { billing }) };
 }
 

@@ -9,6 +9,7 @@ import {
   tokenClasses,
   withDoubts,
   type Doubt,
+  type ModelRun,
   type Rivals,
   type TokenClass,
   type TokenCounts,
@@ -38,8 +39,12 @@ export function laterUsage(before: Usage | undefined, later: Usage | undefined):
     const [tokens, duration] = before.unit === undefined ? [before, later] : [later, before];
     return withSeconds(tokens, { count: duration.tokens.audio_input, contradicts: false });
   }
-  const next = withUnstated(before, later);
-  const rivals = { prompts: rivalsOf("prompts", before, next), completions: rivalsOf("completions", before, next) };
+  const next = withKnownRuns(before, withUnstated(before, later));
+  const { rivals: earlier = noRivals, ...latest } = before;
+  const rivals = {
+    prompts: rivalsOf("prompts", earlier, latest, next),
+    completions: rivalsOf("completions", earlier, latest, next),
+  };
   const hasRivals = rivals.prompts.length + rivals.completions.length > 0;
   const differs = (side: keyof typeof sides) => {
     const [total, earlier] = [sideTotal(side, next), sideTotal(side, before)];
@@ -75,9 +80,15 @@ function withUnstated(before: Usage, later: Usage): Usage {
   };
 }
 
-function rivalsOf(side: keyof typeof sides, before: Usage, next: Usage): readonly Usage[] {
+/** Returns the later usage with the runs of the earlier one if it states the same counts without runs. */
+function withKnownRuns(before: Usage, later: Usage): Usage {
+  const { runs } = before;
+  return runs === undefined || later.runs !== undefined || !isSame(before, later) ? later : { ...later, runs };
+}
+
+/** Returns the rivals of a usage on one side. `rivals`: those of the usage `latest`, which comes before `next`. */
+function rivalsOf(side: keyof typeof sides, rivals: Rivals, latest: Usage, next: Usage): readonly Usage[] {
   const covers = (one: Usage, other: Usage) => coversSide(side, one, other);
-  const { rivals = noRivals, ...latest } = before;
   const isCovered = rivals[side].some((rival) => covers(rival, latest));
   const earlier = isCovered ? rivals[side] : [...rivals[side], latest];
   return fewRivals(side, [...earlier.filter((rival) => !covers(next, rival)), ...(next.rivals?.[side] ?? [])]);
@@ -89,7 +100,8 @@ function fewRivals(side: keyof typeof sides, rivals: readonly Usage[]): readonly
   const [one, other, ...others] = rivals as [Usage, Usage, ...Usage[]];
   const tokens = { ...one.tokens };
   for (const name of sides[side]) tokens[name] = Math.max(one.tokens[name], other.tokens[name]);
-  return fewRivals(side, [{ ...one, tokens }, ...others]);
+  const { runs: _, ...merged } = one;
+  return fewRivals(side, [{ ...merged, tokens }, ...others]);
 }
 
 function sideTotal(side: keyof typeof sides, { tokens }: Usage): number {
@@ -138,33 +150,38 @@ export interface Run {
   /** `attempt`: the totals include it. `extra`: they do not. `unknown`: they may not, and its rates may differ. */
   readonly kind: "attempt" | "extra" | "unknown";
   readonly usage: Usage | undefined;
+  /** Name of the run's own model; null for the model that answers. */
+  readonly model: string | null;
 }
 
 /**
  * Returns the usage of an answer that also states each run of the model. Runs that the totals leave out are added. If
- * totals are stated and differ from the sum of the attempts, the result has the doubt `usage_contradicts`.
+ * totals are stated and differ from the sum of the attempts, the result has the doubt `usage_contradicts`, and all
+ * attempts count as one run.
  */
 export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage | undefined {
   const totals = stated ?? noUsage;
   const attempts = runs.filter(({ kind }) => kind === "attempt");
+  const others = runs.filter(({ kind }) => kind !== "attempt");
   const attempted = sumOf(attempts);
   const all = sumOf(runs);
   const isLarger = (one: Usage, total: (tokens: TokenCounts) => number) => total(one.tokens) > total(totals.tokens);
   // Without attempts, the runs are only those that the totals leave out.
-  const hasAttempts = attempts.length > 0;
-  if (hasAttempts && !isLarger(all, promptTotal) && !isLarger(all, completionTotal))
-    return stated === undefined || runs.length === 1 || isSame(all, totals)
-      ? stated
-      : withDoubts(stated, ["usage_unknown_class"]);
+  const isCovered = attempts.length > 0 && !isLarger(all, promptTotal) && !isLarger(all, completionTotal);
+  if (isCovered && agrees(all, totals)) return stated && withSum(stated, partsOf(runs));
+  // A model of its own may be more expensive, so its runs are added even if the totals may include them.
+  if (isCovered && others.every(({ model }) => model === null))
+    return stated === undefined || runs.length === 1 ? stated : withDoubts(stated, ["usage_unknown_class"]);
+  const isSplit = stated === undefined || agrees(attempted, totals);
   const base = joinSides(
     isLarger(attempted, promptTotal) ? attempted : totals,
     isLarger(attempted, completionTotal) ? attempted : totals,
   );
-  const usage = addUsage(base, sumOf(runs.filter(({ kind }) => kind !== "attempt")));
   const doubts: Doubt[] = [];
-  if (stated !== undefined && !isSame(attempted, totals)) doubts.push("usage_contradicts");
-  if (runs.some(({ kind }) => kind === "unknown")) doubts.push("usage_unknown_class");
-  return withDoubts(usage, doubts);
+  if (!isSplit) doubts.push("usage_contradicts");
+  if (others.some(({ kind }) => kind === "unknown")) doubts.push("usage_unknown_class");
+  const parts = isSplit ? partsOf(attempts) : [{ usage: base, model: null }];
+  return withDoubts(withSum(noUsage, [...parts, ...partsOf(others)]), doubts);
 }
 
 const noUsage: Usage = { tokens: noTokens, clamped: false };
@@ -173,8 +190,36 @@ function isSame(one: Usage, other: Usage): boolean {
   return tokenClasses.every((name) => one.tokens[name] === other.tokens[name]);
 }
 
-function sumOf(runs: readonly Run[]): Usage {
+/** Returns true if a sum of runs has the stated totals. Totals may leave out the lifetimes of cache writes. */
+function agrees(sum: Usage, totals: Usage): boolean {
+  if (totals.lacksCacheLifetime !== true) return isSame(sum, totals);
+  const { cache_write: short, cache_write_1h: long } = sum.tokens;
+  return isSame({ ...sum, tokens: { ...sum.tokens, cache_write: short + long, cache_write_1h: 0 } }, totals);
+}
+
+function partsOf(runs: readonly Run[]): readonly ModelRun[] {
+  return runs.flatMap(({ usage, model }) => (usage === undefined ? [] : [{ usage, model }]));
+}
+
+function sumOf(runs: readonly Pick<Run, "usage">[]): Usage {
   return runs.reduce<Usage>((sum, { usage }) => (usage === undefined ? sum : addUsage(sum, usage)), noUsage);
+}
+
+/** Returns the usage with these runs, and with their sum as its tokens. */
+function withSum(usage: Usage, runs: readonly ModelRun[]): Usage {
+  const { lacksCacheLifetime: _, unknownInput: __, runs: ___, ...known } = usage;
+  const isOne = runs.length <= 1 && runs.every(({ model }) => model === null);
+  return withDoubts({ ...known, ...sumOf(runs), ...(!isOne && { runs }) }, known.doubts ?? noDoubts);
+}
+
+/** Changes each run of a usage, or the usage itself if it states no runs. */
+export function mapRuns(usage: Usage, change: (usage: Usage, model: string | null) => Usage): Usage {
+  const { runs } = usage;
+  if (runs === undefined) return change(usage, null);
+  return withSum(
+    usage,
+    runs.map((run) => ({ ...run, usage: change(run.usage, run.model) })),
+  );
 }
 
 /** Adds the usages of two parts of an answer, for example of two runs or images. */
@@ -198,7 +243,7 @@ function joinSides(prompt: Usage, completion: Usage): Usage {
   if (prompt === completion) return prompt;
   const tokens = { ...prompt.tokens };
   for (const name of completionClasses) tokens[name] = completion.tokens[name];
-  const { wroteOnlyText: _, ...side } = prompt;
+  const { wroteOnlyText: _, runs: __, ...side } = prompt;
   const { wroteOnlyText } = completion;
   const joined = {
     ...side,
@@ -276,7 +321,9 @@ export function usagesIn(unit: Unit, usage: Usage | undefined, asked: readonly T
   if (unit === "second" && usage.unit === undefined)
     return usagesIn(unit, withSeconds(undefined, { count: usage.seconds, contradicts: false }), asked);
   if ((usage.unit ?? "token") !== unit) return [];
-  return readings(usage).map((reading) => (asked.includes("cache_write_1h") ? withHourWrites(reading) : reading));
+  return readings(usage).map((reading) =>
+    asked.includes("cache_write_1h") ? mapRuns(reading, withHourWrites) : reading,
+  );
 }
 
 /** Counts cache writes of an unstated lifetime as one-hour writes, for a request that asked for these. */

@@ -186,6 +186,15 @@ export interface Usage {
   readonly unstated?: "prompt" | "completion";
   /** Earlier usages of the same answer that this one contradicts; absent if there are none. */
   readonly rivals?: Rivals;
+  /** Runs of the model, whose sum is this usage. Absent if there is only one, of the model that answers. */
+  readonly runs?: readonly ModelRun[];
+}
+
+/** One of several runs of a model for an answer, such as one of Anthropic's `iterations`. */
+export interface ModelRun {
+  readonly usage: Usage;
+  /** Name of the run's own model; null for the model that answers. */
+  readonly model: string | null;
 }
 
 /** Usages that the latest usage of an answer contradicts, by the side that they state differently. */

@@ -1,11 +1,12 @@
 import { assertNever } from "./assert.ts";
 import type { Charge } from "./charge.ts";
-import { costWithinRange, type Cost } from "./cost.ts";
+import { costWithinRange, standardBilling, type Cost } from "./cost.ts";
 import type { PriceVersion } from "./price.ts";
+import { termsWithRuns } from "./runs.ts";
 
 /** Inputs from which a posted charge's amount can be recomputed. */
 export type ChargeInputs = Pick<Charge, "at" | "model" | "formula" | "source" | "tokens" | "cost" | "listCost"> &
-  Partial<Pick<Charge, "billing">>;
+  Partial<Pick<Charge, "billing" | "runs">>;
 
 /**
  * Reasons why a charge cannot be recomputed under other prices.
@@ -37,14 +38,22 @@ export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_mod
 
 /**
  * Returns the cost of a posted charge's tokens under other prices. Uses the price of the requested model, even if
- * another model answered. If no other model answered, the result under the charge's own price is the charge's cost.
+ * another model answered, but for runs that name a model of their own the price of that model. If no other model answered, the result under the charge's own price is the charge's cost.
  */
 export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
   const why = whyNotRecomputed(charge);
   if (why !== null) return { ok: false, why };
   const price = priceAt(charge.model, charge.at);
   if (typeof price === "string") return { ok: false, why: price };
-  const cost = costWithinRange({ price, servedPrice: null }, charge.tokens, charge.billing);
+  const runs = charge.runs ?? [];
+  const ownPrices = runs.map(({ model }) => (model === null ? null : priceAt(model, charge.at)));
+  const unpriced = ownPrices.find((own) => typeof own === "string");
+  if (unpriced !== undefined) return { ok: false, why: unpriced };
+  const billing = termsWithRuns({ billing: charge.billing ?? standardBilling, runs }, ({ model }) => {
+    const own = ownPrices[runs.findIndex((run) => run.model === model)] ?? null;
+    return typeof own === "string" ? null : own;
+  });
+  const cost = billing && costWithinRange({ price, servedPrice: null }, charge.tokens, billing);
   return cost === null ? { ok: false, why: "too_large" } : { ok: true, cost };
 }
 

@@ -92,6 +92,7 @@ const note = {
   served_price_id: orNull(text<string>()),
   service_tier: orNull(text<string>()),
   tool_calls: orNull(text<string>()),
+  runs: orNull(text<string>()),
   doubts: orNull(text<string>()),
   delivered_input: orNull(whole()),
   delivered_output: orNull(whole()),
@@ -186,6 +187,8 @@ interface HoldTerms {
 
 interface NoteTerms {
   readonly servedCanonical: string | null;
+  /** JSON of the prices of the runs, as pairs of id and text; null if all runs have the price of the request. */
+  readonly runPrices: string | null;
   /** Catalogue model that answered; null if it is unknown, or if the request allowed only one model. */
   readonly answered: string | null;
 }
@@ -202,10 +205,17 @@ export const holdColumns = new ColumnList<typeof hold, HoldTerms>(hold, [
 export const endColumns = new ColumnList(end);
 export const postColumns = new ColumnList(post);
 /** Columns that are null for most posted charges. */
-export const noteColumns = new ColumnList<typeof note, NoteTerms>(note, ["servedCanonical", "answered"]);
+export const noteColumns = new ColumnList<typeof note, NoteTerms>(note, ["servedCanonical", "runPrices", "answered"]);
 export type ValuesOf<List> = List extends { of(given: infer Given): unknown } ? Values<Given> : never;
 
 const firstToken = postColumns.names.indexOf(tokenClasses[0]);
+
+/** Returns the ids and texts of the prices that a post needs in addition to that of its hold. */
+export function pricesIn(notes: ValuesOf<typeof noteColumns>): readonly (readonly [id: string, canonical: string])[] {
+  const { served_price_id: id, servedCanonical, runPrices } = noteColumns.read(notes);
+  const served = id === null || servedCanonical === null ? [] : [[id, servedCanonical] as const];
+  return runPrices === null ? served : [...served, ...JSON.parse(runPrices)];
+}
 
 /** Returns the token counts of a post command, in the order of `tokenClasses`. */
 export function tokensIn(values: ValuesOf<typeof postColumns>): readonly number[] {

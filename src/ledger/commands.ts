@@ -1,5 +1,7 @@
 import { basisToHold, type BudgetWindow } from "../core/budget.ts";
 import { formatDoubts, noTokens } from "../core/usage.ts";
+import type { Billing } from "../core/cost.ts";
+import { formatRuns } from "../core/runs.ts";
 import { noMoney, type PicoUsd } from "../core/money.ts";
 import { runSessionOf } from "../core/keys.ts";
 import type {
@@ -185,12 +187,20 @@ function notesOf({ servedPrice, billing, doubts, delivered, answered }: Posting)
     served_price_id: servedPrice?.id ?? null,
     service_tier: billing?.serviceTier ?? null,
     tool_calls: Object.keys(calls).length === 0 ? null : JSON.stringify(calls),
+    runs: billing?.runs === undefined ? null : formatRuns(billing.runs),
     doubts: formatDoubts(doubts),
     delivered_input: delivered?.input ?? null,
     delivered_output: delivered?.output ?? null,
     servedCanonical: servedPrice?.canonical ?? null,
+    runPrices: runPricesOf(billing),
     answered: answered ?? null,
   });
+}
+
+/** Returns the prices of the runs' own models as JSON; null if there are none. */
+function runPricesOf({ runs = [] }: Pick<Billing, "runs"> = {}): string | null {
+  const prices = runs.flatMap(({ price }) => (price?.canonical === undefined ? [] : [[price.id, price.canonical]]));
+  return prices.length === 0 ? null : JSON.stringify(prices);
 }
 
 export function voidCommand(id: string, reason: string, end: ChargeEnd): VoidCommand {

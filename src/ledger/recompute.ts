@@ -3,7 +3,8 @@ import { sources, type Charge, type Source } from "../core/charge.ts";
 import { costWithinRange, type ChargePrices, type Formula } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
-import { noTokens, promptClasses, promptTotal } from "../core/usage.ts";
+import { termsWithRuns, tokensOfRuns } from "../core/runs.ts";
+import { noTokens, promptClasses, promptTotal, tokenClasses } from "../core/usage.ts";
 import { taskAmounts, type TaskInputs } from "../core/task-settlement.ts";
 
 interface Mismatch {
@@ -28,6 +29,7 @@ export type AuditedCharge = Pick<
   | "tokens"
   | "servedPriceId"
   | "billing"
+  | "runs"
   | "delivered"
 >;
 
@@ -98,6 +100,10 @@ export function recompute(
   compare("cost", amounts.cost, charge.cost);
   compare("list cost", amounts.list, charge.listCost);
   compare("minimum applied", amounts.minimumApplied, charge.minimumApplied);
+  if (charge.runs.length > 0) {
+    const sum = tokensOfRuns(charge.runs);
+    for (const name of tokenClasses) compare(`tokens of ${name}`, sum[name], charge.tokens[name]);
+  }
   const delivered = costOfDelivered(charge, priceOf);
   if (delivered !== null && charge.cost !== null && delivered > charge.cost) {
     mismatches.push({ expected: `cost at least ${delivered} for the delivered tokens`, found: `cost ${charge.cost}` });
@@ -158,7 +164,8 @@ function amountsOf(
     case "tokens":
     case "per_request": {
       const prices = pricesOf(charge, priceOf);
-      const cost = prices && costWithinRange(prices, charge.tokens, charge.billing);
+      const billing = termsWithRuns(charge, ({ priceId }) => priceOf(priceId));
+      const cost = prices && billing && costWithinRange(prices, charge.tokens, billing);
       if (cost === null || cost.formula !== formula) return null;
       return { cost: cost.charged, list: cost.list, minimumApplied: cost.minimumApplied };
     }

@@ -2,10 +2,11 @@ import type { LedgerTotals } from "../core/account.ts";
 import type { Budget, BudgetWindow, Raise, Rooms, Shortage } from "../core/budget.ts";
 import type { Caller } from "../core/scope.ts";
 import type { Charge, ChargeState, HoldKind, Source } from "../core/charge.ts";
-import type { ChargePrices } from "../core/cost.ts";
+import type { Billing, ChargePrices } from "../core/cost.ts";
 import type { PicoUsd } from "../core/money.ts";
 import type { HoldBasis } from "../core/bounds.ts";
 import type { PriceVersion } from "../core/price.ts";
+import { termsWithRuns } from "../core/runs.ts";
 import type { RawUnits } from "../core/task-settlement.ts";
 import type { LedgerCorrection } from "../core/reconciliation.ts";
 import type { Settlement } from "../core/settlement.ts";
@@ -180,14 +181,26 @@ export interface LedgerMaintenance {
 /** All operations of a store on charges and budgets. Each user of the ledger depends only on the part that it needs. */
 export interface Ledger extends Charging, BudgetStore, LedgerQueries, LedgerMaintenance {}
 
+/** Prices and terms from which a charge was computed. */
+export interface PricedTerms extends ChargePrices {
+  /** Terms with the runs of the model. */
+  readonly billing: Billing;
+}
+
 /** Returns the prices from which a charge was computed; undefined if it has no price, or a price is not stored. */
 export async function pricesOf(
   ledger: StoredPrices,
-  { priceId, servedPriceId }: Pick<Charge, "priceId" | "servedPriceId">,
-): Promise<ChargePrices | undefined> {
+  charge: Pick<Charge, "priceId" | "servedPriceId" | "billing" | "runs">,
+): Promise<PricedTerms | undefined> {
+  const { priceId, servedPriceId, runs } = charge;
   const price = priceId === null ? undefined : await ledger.price(priceId);
   const servedPrice = servedPriceId === null ? null : await ledger.price(servedPriceId);
-  return price === undefined || servedPrice === undefined ? undefined : { price, servedPrice };
+  const ofRuns = new Map<string, PriceVersion | undefined>();
+  for (const run of runs) if (run.priceId !== null) ofRuns.set(run.priceId, await ledger.price(run.priceId));
+  const billing = termsWithRuns(charge, (run) => ofRuns.get(run.priceId) ?? null);
+  return price === undefined || servedPrice === undefined || billing === null
+    ? undefined
+    : { price, servedPrice, billing };
 }
 
 /** Thrown if the store cannot be reached or written, for example with a full disk. Nothing was changed. */

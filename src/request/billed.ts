@@ -5,10 +5,11 @@ import { noDoubts, type Doubt } from "../core/usage.ts";
 import type { HeaderList } from "../ports/exchange.ts";
 import type { AnswerTerms, ModelAnswer, ToolCalls } from "../wire/model-answer.ts";
 import type { PendingCharge } from "./hold.ts";
-import { ceilingPrice, type PinnedPrice } from "../core/price.ts";
+import { ceilingPrice } from "../core/price.ts";
 import { hasVariant, plainTerms, type HostedTools, type RequestTerms } from "../core/bounds.ts";
 import { anyServiceTier, factorValueOf, serviceTierOf, variantName } from "../core/rate-variants.ts";
-import { usageFor, type Billed } from "./meter.ts";
+import { billingOfRuns } from "../core/runs.ts";
+import { usageFor, type Billed, type OwnPrice } from "./meter.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
 /** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */
@@ -83,17 +84,7 @@ function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCa
   return { ...others, [previewSearch]: searches };
 }
 
-/** Comparison of the model that answered with the requested model. */
-interface Served {
-  readonly isOther: boolean;
-  /**
-   * Price of the model that answered, for this request. Null if it is the requested model, or has no price in that
-   * model's unit.
-   */
-  readonly price: PinnedPrice | null;
-}
-
-const asAsked: Served = { isOther: false, price: null };
+const asAsked: OwnPrice = { isOther: false, price: null };
 
 /** Returns the id of the model that answered; undefined if the request did not name it. */
 function answeredBy(quote: Quote, name: string | null): string | undefined {
@@ -104,8 +95,8 @@ function answeredBy(quote: Quote, name: string | null): string | undefined {
   return quote.modelIds.includes(id) ? id : undefined;
 }
 
-/** Compares the model that answered with the requested model, by the prices in force at the admission. */
-function servedBy(quote: Quote, name: string | null): Served {
+/** Compares a model that an answer names with the requested model, by the prices in force at the admission. */
+export function servedBy(quote: Quote, name: string | null): OwnPrice {
   const { request, model, at, catalogue } = quote;
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
   // Only named models count, because the ceiling price does not show what an unknown model costs.
@@ -139,10 +130,11 @@ export function costHeaders(
   answer: ModelAnswer,
 ): HeaderList {
   const billed = billedAs(quote, answer);
-  const usage = usageFor({ ...quote, billed }, answer.usage);
+  const usage = usageFor({ ...quote, billed, runPrice: (model) => servedBy(quote, model) }, answer.usage);
   if (price === null || usage === undefined) return [];
   const [{ servedPrice, billing }] = billed;
-  const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
+  const prices = { price, servedPrice: servedPrice?.version ?? null };
+  const { charged } = costUnder(prices, usage.tokens, billingOfRuns(billing, usage.billedRuns));
   const cost: HeaderList = [
     ["x-farebox-cost-usd", formatUsd(charged)],
     ...(price.model === ceilingPrice ? [ceilingMark] : []),

@@ -1,6 +1,7 @@
 import type { BodyBytes } from "../ports/exchange.ts";
-import { outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
-import { usagesIn } from "../core/several-usages.ts";
+import { hasVariant, outputBound, partTokens, predictedBound, type RequestSize } from "../core/bounds.ts";
+import { billingOfRuns, mergeRuns } from "../core/runs.ts";
+import { mapRuns, usagesIn } from "../core/several-usages.ts";
 import {
   completionTotal,
   mergeDoubts,
@@ -15,7 +16,7 @@ import {
 } from "../core/usage.ts";
 import { lacksHourRate, tierFor, type PinnedPrice, type PriceVersion } from "../core/price.ts";
 import { countImages, type PromptForm, type PromptText } from "../core/prompt-text.ts";
-import { costUnder, type Billing } from "../core/cost.ts";
+import { costUnder, type BilledRun, type Billing } from "../core/cost.ts";
 import {
   outcomeOfError,
   outcomeOfStatus,
@@ -54,6 +55,20 @@ export interface Metered {
   readonly inFlightTokens: number;
   /** Terms that decide which of several stated usages costs most. */
   readonly billed: readonly Pick<Billed, "servedPrice" | "billing">[];
+  /** Returns the price of a model that an answer names for one of its runs. */
+  readonly runPrice: (model: string) => OwnPrice;
+}
+
+/** Price of another model than the requested one. */
+export interface OwnPrice {
+  readonly isOther: boolean;
+  /** Null if it is the requested model, or has no price in that model's unit. */
+  readonly price: PinnedPrice | null;
+}
+
+/** Usage with the runs that are charged apart; without runs if the tokens cost as much as those of one run. */
+interface ChargedUsage extends Usage {
+  readonly billedRuns?: readonly BilledRun[];
 }
 
 /**
@@ -263,23 +278,66 @@ async function countTexts(
  * completion.
  */
 export function usageFor(
-  { model, request, billed }: Pick<Metered, "model" | "request" | "billed">,
+  metered: Pick<Metered, "model" | "request" | "billed" | "runPrice">,
   stated: Usage | undefined,
-): Usage | undefined {
+): ChargedUsage | undefined {
+  const { model, request, billed } = metered;
   const price = model?.price?.version;
-  const [latest, ...rivals] = usagesIn(model?.unit ?? "token", stated, request.classes.prompt).map((usage) =>
-    price === undefined || price.perRequest !== null
-      ? usage
-      : withMediaTokens(withUnknownTokens(usage, price, request.classes.prompt), price, mediaClasses(request)),
+  const [latest, ...rivals] = usagesIn(model?.unit ?? "token", stated, request.classes.prompt).map(
+    (usage): ChargedUsage =>
+      price === undefined ? usage : withBilledRuns(withKnownClasses(usage, price, metered), price, metered),
   );
   if (latest === undefined || price === undefined) return latest;
-  let [most, cost] = [latest, -1n];
+  let [most, cost]: [ChargedUsage, bigint] = [latest, -1n];
   for (const usage of rivals.length === 0 ? [] : [latest, ...rivals])
     for (const { servedPrice, billing } of billed) {
-      const { charged } = costUnder({ price, servedPrice: servedPrice?.version ?? null }, usage.tokens, billing);
+      const prices = { price, servedPrice: servedPrice?.version ?? null };
+      const { charged } = costUnder(prices, usage.tokens, billingOfRuns(billing, usage.billedRuns));
       if (charged > cost) [most, cost] = [usage, charged];
     }
   return most === latest ? latest : withDoubts(most, mergeDoubts(latest.doubts, ["usage_contradicts"]));
+}
+
+/** Moves tokens whose class is unknown into the most expensive class that they can have, in each run by its price. */
+function withKnownClasses(
+  usage: Usage,
+  price: PriceVersion,
+  { request, runPrice }: Pick<Metered, "request" | "runPrice">,
+): Usage {
+  if (price.perRequest !== null) return usage;
+  return mapRuns(usage, (run, model) => {
+    const own = (model === null ? null : runPrice(model).price?.version) ?? price;
+    return withMediaTokens(withUnknownTokens(run, own, request.classes.prompt), own, mediaClasses(request));
+  });
+}
+
+/**
+ * Prices the runs of a usage. A run of another model has that model's price; without one, it has the price of the
+ * request, with the doubt `served_model`.
+ */
+function withBilledRuns(
+  { runs, ...usage }: Usage,
+  price: PriceVersion,
+  { billed, runPrice }: Pick<Metered, "billed" | "runPrice">,
+): ChargedUsage {
+  if (runs === undefined) return usage;
+  const terms = billed.map(({ servedPrice, billing }) => ({
+    prices: servedPrice === null ? [price] : [price, servedPrice.version],
+    serviceTier: billing?.serviceTier ?? null,
+  }));
+  const doubts: Doubt[] = [];
+  const priced = runs.map(({ usage: { tokens }, model }): BilledRun => {
+    const { isOther, price: own } = model === null ? { isOther: false, price: null } : runPrice(model);
+    // A price per request says nothing about a run's tokens.
+    const runsPrice = own === null || own.version.perRequest !== null ? null : own;
+    if (isOther && runsPrice === null) doubts.push("served_model");
+    if (runsPrice !== null && !terms.every(({ serviceTier }) => hasVariant(runsPrice.version, serviceTier)))
+      doubts.push("service_tier");
+    return { tokens, promptTokens: promptTotal(tokens), price: runsPrice };
+  });
+  const merged = mergeRuns(priced, terms);
+  if (merged.isRounded) doubts.push("usage_unknown_class");
+  return withDoubts({ ...usage, ...(merged.runs && { billedRuns: merged.runs }) }, doubts);
 }
 
 /** Counts prompt tokens of an unknown class in the most expensive class that the request's prompt can have. */
@@ -335,10 +393,16 @@ function mediaClasses({ size, classes }: ModelRequest): MediaClasses {
   };
 }
 
-function reported({ tokens, clamped, doubts }: Usage, { model }: Metered): Outcome {
+function reported({ tokens, clamped, doubts, billedRuns }: ChargedUsage, { model }: Metered): Outcome {
   const isUnpriced = tokens.cache_write_1h > 0 && model?.price != null && lacksHourRate(model.price.version);
   const all = isUnpriced ? mergeDoubts(doubts, ["usage_unknown_class"]) : doubts;
-  return { kind: "reported", tokens, clamped, ...(all !== undefined && { doubts: all }) };
+  return {
+    kind: "reported",
+    tokens,
+    clamped,
+    ...(all !== undefined && { doubts: all }),
+    ...(billedRuns && { runs: billedRuns }),
+  };
 }
 
 /** Returns the output that is not counted as text, and the reasons why the count may differ from the bill. */

@@ -6,7 +6,7 @@ import type { ChargePosted, Events } from "../ports/events.ts";
 import type { ChargeEnd, Charging, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
-import { billedAs } from "./billed.ts";
+import { billedAs, servedBy } from "./billed.ts";
 import type { GrowingHold } from "./growing-hold.ts";
 import type { PendingCharge } from "./hold.ts";
 import type { Slot } from "./rate-limits.ts";
@@ -136,7 +136,8 @@ export async function settleMetered(
   const terms = billedAs(quote, stated);
   let outcome: Outcome;
   try {
-    const params = { model, body, request, inFlightTokens, billed: terms };
+    const runPrice = (name: string) => servedBy(quote, name);
+    const params = { model, body, request, inFlightTokens, billed: terms, runPrice };
     outcome = await meterResponse(steps, ending, params);
   } catch (error) {
     steps.log.error({ request_id: charge.id, err: error }, "an answer could not be metered; its hold is posted");

@@ -10,7 +10,7 @@ import {
   type UnknownTokens,
   type Usage,
 } from "../core/usage.ts";
-import { isObject, objectOr, type JsonObject } from "./json.ts";
+import { isObject, objectOr, storedText, type JsonObject } from "./json.ts";
 import {
   meaningOf,
   nothingStated,
@@ -386,7 +386,7 @@ class Statement {
       if (meaning === "known") continue;
       if (meaning === "tool") this.#hasTools ||= hasNumbers(value);
       else if (meaning === undefined) this.#unknown(name, value, members.unknown);
-      else if (meaning === "runs" && Array.isArray(value)) this.runs = runsIn(value);
+      else if (meaning === "runs" && Array.isArray(value)) this.#runs(value);
       else if (meaning === "runs") this.hasUnknown ||= hasNumbers(value);
       else if (typeof meaning === "string") this.#count(meaning, value);
       else if (Array.isArray(value)) this.add(this.#modalities(value), meaning);
@@ -414,6 +414,12 @@ class Statement {
     if (count !== undefined) this.#counts[name] = mergeCounts(this.#counts[name], { count, contradicts: false });
     else if (totals.has(name)) this.isMalformed = true;
     else this.hasUnknown ||= name !== "seconds" || hasNumbers(value);
+  }
+
+  #runs(list: readonly unknown[]): void {
+    const { runs, isReadable } = runsIn(list);
+    this.runs = runs;
+    this.hasUnknown ||= !isReadable;
   }
 
   /** Records a member with an unknown name. Its tokens are added to a count, because they may be of any class. */
@@ -495,22 +501,35 @@ const runKinds: ReadonlyMap<unknown, Run["kind"]> = new Map<unknown, Run["kind"]
   ["message", "attempt"],
   ["fallback_message", "attempt"],
   ["compaction", "extra"],
+  ["advisor_message", "extra"],
 ]);
 
 /**
  * Reads Anthropic's `iterations`, which are the runs of the model. Leaves out attempts that the model declined, after
- * which the gateway asked another model.
+ * which the gateway asked another model. Only runs in addition to the attempts have a model of their own.
  */
-function runsIn(list: readonly unknown[]): readonly Run[] {
-  const runs = list.map(objectOr);
-  const last = runs.findLastIndex(({ type }) => type === "fallback_message");
-  return runs
+function runsIn(list: readonly unknown[]): { readonly runs: readonly Run[]; readonly isReadable: boolean } {
+  const stated = list.map(objectOr);
+  const last = stated.findLastIndex(({ type }) => type === "fallback_message");
+  let isReadable = list.every(isObject);
+  const runs = stated
     .filter(({ type }, index) => index >= last || runKinds.get(type) !== "attempt")
-    .map((run) => ({
-      kind: runKinds.get(run["type"]) ?? "unknown",
+    .map((run): Run => {
+      const { type, model: name } = run;
       // A run may state no output.
-      usage: readUsage({ output_tokens: 0, ...run, iterations: undefined }),
-    }));
+      const usage = readUsage({ output_tokens: 0, ...run, iterations: undefined });
+      isReadable &&= usage !== undefined || !statesTokens(run);
+      const kind = runKinds.get(type) ?? "unknown";
+      const model = kind !== "attempt" && typeof name === "string" && name !== "" ? storedText(name) : null;
+      // The rates of an advisor without a name are unknown.
+      return { kind: type === "advisor_message" && model === null ? "unknown" : kind, usage, model };
+    });
+  return { runs, isReadable };
+}
+
+/** Returns true if a run states a count that is not 0, even one that cannot be read. */
+function statesTokens(run: JsonObject): boolean {
+  return Object.entries(run).some(([name, value]) => name.endsWith("_tokens") && value !== 0 && value != null);
 }
 
 /** Largest depth that is searched. No usage is deeper. */

@@ -99,6 +99,39 @@ describe.each(ledgerKinds)("details of charges in the ledger: $name", (kind) => 
     ]);
   });
 
+  it("stores the runs of a model with their prices, and finds runs that do not add up to the charge", async () => {
+    await using store = await opened(kind);
+    const { ledger } = store;
+    const version = {
+      ...price,
+      model: "advisor",
+      tiers: [{ ...price.tiers[0], charged: price.tiers[0].list }] as const,
+    };
+    const own = { id: contentId(canonicalPrice(version)), canonical: canonicalPrice(version), version };
+    const runs = [
+      { tokens: tokens(600, 700), promptTokens: 300, price: null },
+      { tokens: tokens(400, 300), promptTokens: 400, price: own },
+    ];
+    const billing = { serviceTier: null, calls: {}, runs };
+    const { charged: cost, list: listCost } = costOf(price, tokens(1000, 1000), billing);
+    for (const id of ["runs", "wrong"]) await ledger.hold(holdOf(id, usd("1")));
+    await ledger.post("runs", { ...posting(1000, 1000), cost, listCost, billing }, endAt(noon));
+    expect(await ledger.charge("runs")).toMatchObject({
+      cost,
+      billing: { serviceTier: null, calls: {} },
+      runs: [
+        { tokens: tokens(600, 700), promptTokens: 300, model: null, priceId: null },
+        { tokens: tokens(400, 300), promptTokens: 400, model: "advisor", priceId: own.id },
+      ],
+    });
+    expect(await ledger.price(own.id)).toEqual(version);
+    expect((await ledger.verify()).differences).toEqual([]);
+    await ledger.post("wrong", { ...posting(1001, 1000), cost, listCost, billing }, endAt(noon));
+    expect((await ledger.verify()).differences).toMatchObject([
+      { kind: "charge", id: "wrong", expected: "tokens of input 1000", found: "tokens of input 1001" },
+    ]);
+  });
+
   it("stores a request's user, labels and models, and then the model that answered", async () => {
     await using store = await opened(kind);
     const { ledger } = store;

@@ -65,6 +65,7 @@ describe.each(ledgerKinds)("settlement in the ledger: $name", (kind) => {
       retry: 0,
       servedPriceId: null,
       billing: { serviceTier: null, calls: {} },
+      runs: [],
       doubts: [],
       inDoubt: 0n,
       delivered: null,

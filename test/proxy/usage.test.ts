@@ -337,6 +337,7 @@ describe("hidden output", () => {
         request: read.request,
         inFlightTokens: 0,
         billed: [{ servedPrice: null, billing: undefined }],
+        runPrice: () => ({ isOther: false, price: null }),
       }),
     );
   }

@@ -8,7 +8,7 @@ import { eachRow } from "./feed.ts";
 import type { Report } from "./findings.ts";
 import { carriedDigest, rollupCounts, rollupDimensions } from "../rollups.ts";
 
-/** Largest number of parsed prices kept in memory. */
+/** Number of parsed prices in memory above which they are forgotten, between two charges. */
 const pricesKept = 1000;
 
 /** Recomputes each charge from its formula, inputs and stored price, and reports differences. */
@@ -31,7 +31,6 @@ export class ChargeCheck {
       sql: "select canonical from price_versions where id = ?",
       values: [id],
     });
-    if (this.#prices.size >= pricesKept) this.#prices.clear();
     this.#prices.set(id, row === undefined ? null : parsePrice(row.canonical));
   }
 
@@ -42,6 +41,7 @@ export class ChargeCheck {
   check(id: string, charge: AuditedCharge, task: TaskInputs | null): void {
     for (const { expected, found } of recompute(charge, this.#priceOf, () => task))
       this.#reportDifference(id, expected, found);
+    if (this.#prices.size >= pricesKept) this.#prices.clear();
   }
 
   /**

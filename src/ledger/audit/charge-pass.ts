@@ -1,6 +1,7 @@
 import { tokenClasses } from "../../core/usage.ts";
 import type { Source } from "../../core/charge.ts";
 import type { Formula } from "../../core/cost.ts";
+import { parseRuns, type ChargeRun } from "../../core/runs.ts";
 import type { TaskInputs } from "../../core/task-settlement.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { Dialect } from "../queries/dialects.ts";
@@ -126,7 +127,9 @@ export class ChargePass {
       }
       for (const price of [row.price_id, row.served_price_id])
         if (this.#charges.isMissing(price)) yield* this.#charges.loadPrice(price);
-      this.#addCharge(row, at);
+      const runs = parseRuns(row.runs);
+      for (const { priceId } of runs) if (this.#charges.isMissing(priceId)) yield* this.#charges.loadPrice(priceId);
+      this.#addCharge(row, runs, at);
     }
   }
 
@@ -138,7 +141,7 @@ export class ChargePass {
     yield* this.#windows.openUntil(this.#end);
   }
 
-  #addCharge(row: Row, at: number): void {
+  #addCharge(row: Row, runs: readonly ChargeRun[], at: number): void {
     const { id, state, cost, hold, formula, source, related } = row;
     const tokens = tokensOf(row);
     const charge = {
@@ -156,6 +159,7 @@ export class ChargePass {
       minimumApplied: row.minimum_applied === 1n,
       servedPriceId: row.served_price_id,
       billing: billingOf(row),
+      runs,
       delivered: deliveredOf(row),
     };
     this.#charges.checkDoubts(row);

@@ -13,7 +13,7 @@ import {
   type PostCommand,
   type VoidCommand,
 } from "../commands.ts";
-import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
+import { endColumns, holdColumns, noteColumns, postColumns, pricesIn } from "../charge-columns.ts";
 import { amountUnder, type KnownBudgets } from "./known-budgets.ts";
 import { rowOfNewTask, rowOfObservation, rowOfTaskEnd } from "../tables/tasks.ts";
 import { storableJson } from "./connection.ts";
@@ -284,8 +284,8 @@ class Plan {
     const [, , values, notes] = command;
     const posted = { ...known, state: "posted", ...byName(postColumns.names, postColumns.stored(values)) };
     if (notes === null) return posted;
-    const { served_price_id: servedPriceId, servedCanonical, answered } = noteColumns.read(notes);
-    this.#addPrice(servedPriceId, servedCanonical);
+    for (const [id, canonical] of pricesIn(notes)) this.#addPrice(id, canonical);
+    const { answered } = noteColumns.read(notes);
     return { ...posted, ...byName(noteColumns.names, noteColumns.stored(notes)), answered };
   }
 }

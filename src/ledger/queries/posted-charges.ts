@@ -1,6 +1,7 @@
 import type { Source } from "../../core/charge.ts";
 import type { Formula } from "../../core/cost.ts";
 import type { PicoUsd } from "../../core/money.ts";
+import { parseRuns } from "../../core/runs.ts";
 import { tokenClasses, type TokenClass } from "../../core/usage.ts";
 import type { Calendar } from "../../ports/calendar.ts";
 import type { ReportQuery, TimeSpan } from "../../ports/ledger.ts";
@@ -25,7 +26,7 @@ type PostedChargeRow = GroupRow &
     readonly cost: PicoUsd | null;
     readonly list_cost: PicoUsd | null;
     readonly in_doubt: bigint;
-  } & Pick<ChargeRow, "service_tier" | "tool_calls">;
+  } & Pick<ChargeRow, "service_tier" | "tool_calls" | "runs">;
 
 /** Returns a page of the posted charges in a report's span, oldest first. `after`: end of the previous page. */
 export function* readPostedCharges(
@@ -48,6 +49,7 @@ export function* readPostedCharges(
     listCost: row.list_cost,
     inDoubt: row.in_doubt,
     billing: billingOf(row),
+    runs: parseRuns(row.runs),
   }));
   const last = rows.length < pageCharges ? undefined : rows.at(-1);
   return { charges, end: last === undefined ? null : { at: Number(last.admitted_at), seq: Number(last.seq) } };
@@ -62,7 +64,7 @@ function statementOf(
   const { groups, values } = chargeGroups(dialect, by);
   const from = after ?? { at: since, seq: 0 };
   return {
-    sql: `select ${groups.join(", ")}, charges.seq, admitted_at, model as asked_model, formula, cost, list_cost, in_doubt, service_tier, tool_calls, ${tokenClasses.join(", ")},
+    sql: `select ${groups.join(", ")}, charges.seq, admitted_at, model as asked_model, formula, cost, list_cost, in_doubt, service_tier, tool_calls, runs, ${tokenClasses.join(", ")},
         ${rollupCounts.map((name) => `${chargeCounts[name]} as ${name}`).join(", ")}
       from charges left join carried on carried.charge = charges.seq
       where state = 'posted' and admitted_at >= ? and admitted_at < ? and (admitted_at > ? or charges.seq > ?)

@@ -3,6 +3,7 @@ import { standardBilling, type Billing } from "../../core/cost.ts";
 import { parseDoubts, tokenClasses, type TokenClass, type TokenCounts } from "../../core/usage.ts";
 import type { PicoUsd } from "../../core/money.ts";
 import type { HoldBasis } from "../../core/bounds.ts";
+import { parseRuns } from "../../core/runs.ts";
 import type { ChargeRow } from "../charge-columns.ts";
 
 /** SQL columns that `chargeOf` needs: all columns of the charge, and the consumption of its task. */
@@ -39,6 +40,7 @@ export function chargeOf(row: ShownChargeRow): Charge {
     clamped: row.clamped === 1n,
     tokens: tokensOf(row),
     billing: billingOf(row),
+    runs: parseRuns(row.runs),
     doubts: parseDoubts(row.doubts),
     inDoubt: row.in_doubt as PicoUsd,
     delivered: deliveredOf(row),

@@ -4,7 +4,7 @@ import type { Caller } from "../../core/scope.ts";
 import type { ChargeState, HoldKind } from "../../core/charge.ts";
 import { noMoney, type PicoUsd } from "../../core/money.ts";
 import type { OpenWindow, WindowStore } from "./window-store.ts";
-import { endColumns, holdColumns, noteColumns, postColumns } from "../charge-columns.ts";
+import { endColumns, holdColumns, noteColumns, postColumns, pricesIn } from "../charge-columns.ts";
 import { inDoubt, storedHold, type HoldCommand, type PostCommand, type VoidCommand } from "../commands.ts";
 import { marks } from "../tables/table.ts";
 import type { Connection, Statement } from "./connection.ts";
@@ -136,8 +136,7 @@ export class ChargeStore {
     const stored = postColumns.stored(values, { cost, list_cost: listCost });
     this.#checkChanged(this.#post.run(...stored, overage, charge.seq).changes);
     if (notes !== null) {
-      const { served_price_id: servedPriceId, servedCanonical } = noteColumns.read(notes);
-      this.#writePrice(servedPriceId, servedCanonical);
+      for (const [priceId, canonical] of pricesIn(notes)) this.#writePrice(priceId, canonical);
       this.#note.run(...noteColumns.stored(notes), inDoubt(notes, cost), charge.seq);
     }
     this.#settleModel(charge, notes);

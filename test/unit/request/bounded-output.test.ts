@@ -45,6 +45,7 @@ async function posted(
     request: read.request,
     inFlightTokens: 0,
     billed: [{ servedPrice: null, billing: undefined }],
+    runPrice: () => ({ isOther: false, price: null }),
   });
   const settlement = settlementFor(
     { hold: (more.hold ?? 10n ** 15n) as never, price: model?.price?.version ?? null },

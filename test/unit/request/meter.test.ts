@@ -22,6 +22,7 @@ const meteredWith = (changes: Partial<Metered> = {}): Metered => ({
   request: request(),
   inFlightTokens: 0,
   billed: [{ servedPrice: null, billing: undefined }],
+  runPrice: () => ({ isOther: false, price: null }),
   ...changes,
 });
 const meter = async (

@@ -41,7 +41,12 @@ function charged(route: string, body: object) {
     size: { audioParts: route === recording ? 1 : 0 },
   });
   const usage = usageFor(
-    { model: model({ price }), request: asked, billed: [{ servedPrice: null, billing: undefined }] },
+    {
+      model: model({ price }),
+      request: asked,
+      billed: [{ servedPrice: null, billing: undefined }],
+      runPrice: () => ({ isOther: false, price: null }),
+    },
     answer?.usage,
   );
   if (usage === undefined) return undefined;

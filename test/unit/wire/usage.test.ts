@@ -948,7 +948,7 @@ describe("readUsage of an answer that can be counted", () => {
 });
 
 function expectPlain(stated: unknown, tokens: Partial<TokenCounts>): void {
-  const { lacksCacheLifetime: _, ...usage } = readUsage(stated) ?? {};
+  const { lacksCacheLifetime: _, runs: __, ...usage } = readUsage(stated) ?? {};
   expect(usage).toEqual({ tokens: { ...noTokens, ...tokens }, clamped: false });
 }
 
