@@ -1,8 +1,7 @@
 import type { Charge } from "../core/charge.ts";
-import type { ChargePrices } from "../core/cost.ts";
 import { isTagName } from "../core/keys.ts";
 import type { KeyStore } from "../ports/stores.ts";
-import { type ChargePage, type ChargeQuery, type LedgerQueries, pricesOf } from "../ports/ledger.ts";
+import { type ChargePage, type ChargeQuery, type LedgerQueries, type PricedTerms, pricesOf } from "../ports/ledger.ts";
 import type { RefusalPage, RefusalQuery, Refusals } from "../ports/refusals.ts";
 import { noSuchCharge } from "./corrections.ts";
 import { findKeyIfNamed } from "./key-changes.ts";
@@ -33,7 +32,7 @@ interface ShownCharge {
   /** Corrections, newest first. */
   readonly corrections: readonly Charge[];
   /** Prices of the charge; undefined if it has none. */
-  readonly prices: ChargePrices | undefined;
+  readonly prices: PricedTerms | undefined;
 }
 
 /** Returns one charge with its corrections and its prices. */

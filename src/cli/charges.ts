@@ -121,6 +121,7 @@ function fieldsOf({
   tool_calls,
   delivered,
   held_for,
+  runs,
   ...plain
 }: ChargeDetailsJson): Field[] {
   const all = (prefix: string, values: Readonly<Record<string, Field[1]>> | null): Field[] =>
@@ -133,9 +134,17 @@ function fieldsOf({
     ...all("tokens ", Object.fromEntries(used)),
     ...all("delivered ", delivered),
     ...all("calls ", tool_calls),
+    ...runs.map(({ model, prompt_tokens, tokens: ofRun }): Field => {
+      const count = Object.values(ofRun).reduce((sum, each) => sum + each, 0);
+      return [
+        "run",
+        `${count} tokens, longest prompt ${prompt_tokens}${model === null ? "" : `, at the price of ${model}`}`,
+      ];
+    }),
     ...items.map((item): Field => {
       const rate = item.usd_per_million === null ? "" : ` at ${item.usd_per_million} per 1M`;
-      return [`cost ${item.tool ?? item.class}`, `${item.cost_usd}${rate}`];
+      const name = item.model === null ? item.class : `${item.model} ${item.class}`;
+      return [`cost ${item.tool ?? name}`, `${item.cost_usd}${rate}`];
     }),
     ...Object.entries({ price, served_price }).flatMap(([name, of]): Field[] =>
       of === null ? [] : [[name, `${of.model} from ${of.from}: ${of.source}`]],

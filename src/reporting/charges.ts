@@ -1,7 +1,7 @@
 import type { Charge } from "../core/charge.ts";
-import { decidingPrice, itemize, type ChargePrices } from "../core/cost.ts";
+import { decidingPrice, itemize } from "../core/cost.ts";
 import { formatRate, formatUsd, formatUsdOrNull, sum } from "../core/money.ts";
-import type { ChargePage } from "../ports/ledger.ts";
+import type { ChargePage, PricedTerms } from "../ports/ledger.ts";
 import { isoTime, isoTimeOrNull } from "../core/time.ts";
 import type { NameOf } from "./names.ts";
 import type { ChargeDetailsJson, ChargeJson, ChargeListJson, LiveJson } from "./shapes/charges.ts";
@@ -48,6 +48,12 @@ export function chargeJson(charge: Charge, nameOf: NameOf): ChargeJson {
     units: charge.consumption?.units ?? null,
     unit_type: charge.consumption?.type ?? null,
     served_price_version: charge.servedPriceId,
+    runs: charge.runs.map(({ model, priceId, promptTokens, tokens }) => ({
+      model,
+      price_version: priceId,
+      prompt_tokens: promptTokens,
+      tokens,
+    })),
   };
 }
 
@@ -65,7 +71,7 @@ export function chargeDetailsJson(
   charge: Charge,
   corrections: readonly Charge[],
   nameOf: NameOf,
-  prices: ChargePrices | undefined,
+  prices: PricedTerms | undefined,
 ): ChargeDetailsJson {
   const costs = [charge, ...corrections].map(({ cost }) => cost).filter((cost) => cost !== null);
   return {
@@ -85,11 +91,12 @@ export function chargesJson(page: ChargePage, nameOf: NameOf): ChargeListJson {
 }
 
 /** Explains a charge's amount: returns the items that add up to it, its prices, and how the amount is known. */
-function itemizedJson(charge: Charge, prices: ChargePrices | undefined) {
-  const { tokens, billing } = charge;
+function itemizedJson({ tokens, ...charge }: Charge, prices: PricedTerms | undefined) {
   const isPriced = charge.formula === "tokens" || charge.formula === "per_request";
   const items =
-    prices === undefined || !isPriced ? [] : itemize(decidingPrice(prices, tokens, billing), tokens, billing);
+    prices === undefined || !isPriced
+      ? []
+      : itemize(decidingPrice(prices, tokens, prices.billing), tokens, prices.billing);
   return {
     ended_at: isoTimeOrNull(charge.endedAt),
     formula: charge.formula,
@@ -99,6 +106,7 @@ function itemizedJson(charge: Charge, prices: ChargePrices | undefined) {
     items: items.map((item) => ({
       class: item.class,
       tool: item.tool ?? null,
+      model: item.price?.version.model ?? null,
       tokens: item.tokens,
       usd_per_million: item.rate === null ? null : formatRate(item.rate),
       cost_usd: formatUsd(item.cost),
@@ -131,12 +139,17 @@ export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   image_bound: "images of unknown size, audio or files are counted at their upper bound",
 };
 
-function doubtsOf({ doubts }: Charge): string[] {
+function doubtsOf({ doubts }: Pick<Charge, "doubts">): string[] {
   return doubts.length === 0 ? [] : [`The bill may differ: ${doubts.map((doubt) => doubtPhrases[doubt]).join("; ")}.`];
 }
 
 /** Explains in one or two sentences how the amount is known. */
-function knownBy({ state, formula, source, clamped }: Charge): string {
+function knownBy({
+  state,
+  formula,
+  source,
+  clamped,
+}: Pick<Charge, "state" | "formula" | "source" | "clamped">): string {
   if (state === "pending") return "The request is still running; the most that it can cost is held.";
   if (state === "voided") return "It cost nothing.";
   switch (formula) {

@@ -9,7 +9,7 @@ type Column = CsvColumn<ChargeJson>;
 
 const plain = fieldColumns<ChargeJson>();
 
-/** Columns of the export, one for each field of a charge. Tags, labels and calls of tools are JSON objects. */
+/** Columns of the export, one for each field of a charge. Tags, labels and calls of tools are JSON objects, runs a JSON list. */
 export const chargeColumns: readonly Column[] = [
   ...plain("request_id", "gateway_request_id", "time", "key", "team", "route", "model", "served_model", "group"),
   ...plain("state", "source", "stream", "status"),
@@ -32,6 +32,7 @@ export const chargeColumns: readonly Column[] = [
   ["held_for", (charge) => charge.held_for?.by ?? null],
   ["held_for_output_tokens", (charge) => charge.held_for?.output_tokens ?? null],
   ...plain("output_cap", "fitted"),
+  ["runs", ({ runs }) => (runs.length === 0 ? null : JSON.stringify(runs))],
 ];
 
 function jsonOrNull(values: Readonly<Record<string, string | number>>): string | null {

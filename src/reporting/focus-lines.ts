@@ -1,6 +1,6 @@
 import { assertNever } from "../core/assert.ts";
 import type { Charge } from "../core/charge.ts";
-import { itemize, type CostItem } from "../core/cost.ts";
+import { itemize, type Billing, type CostItem, type RunPrice } from "../core/cost.ts";
 import { noMoney, subtract, sum, usd, type PicoUsd } from "../core/money.ts";
 import type { PriceVersion } from "../core/price.ts";
 import { completionTotal, promptTotal, type TokenClass } from "../core/usage.ts";
@@ -26,6 +26,8 @@ export interface FocusLine {
   readonly consumed: bigint | null;
   /** Prompt size at which the price's tier begins, in tokens; null if it has no tiers. */
   readonly tierFrom: number | null;
+  /** Price of a run's own model; absent for lines at the price of the charge. */
+  readonly own?: RunPrice;
 }
 
 /**
@@ -33,7 +35,11 @@ export interface FocusLine {
  * columns.
  */
 export type FocusRow = RowIdentity &
-  Omit<FocusLine, "quantity" | "consumed"> & { quantity: bigint; consumed: bigint | null; readonly isToken: boolean };
+  Omit<FocusLine, "quantity" | "consumed" | "own"> & {
+    quantity: bigint;
+    consumed: bigint | null;
+    readonly isToken: boolean;
+  };
 
 const oneUsd = usd("1");
 
@@ -46,14 +52,14 @@ export function costAt(unit: FocusLine["unit"], quantity: bigint, price: PicoUsd
  * Returns lines that add up exactly to a posted charge's cost and list cost; null for a charge without a cost. If the
  * amounts do not follow from the price, returns lines that state the ledger's amounts; `verify` reports such a charge.
  */
-export function focusLines(charge: Charge, price: PriceVersion | undefined): FocusLine[] | null {
+export function focusLines(charge: Charge, { price, billing }: Priced): FocusLine[] | null {
   const { cost } = charge;
   if (cost === null || charge.formula === null) return null;
   const listCost = charge.listCost ?? noMoney;
   switch (charge.formula) {
     case "tokens":
     case "per_request": {
-      const items = price === undefined ? [] : itemize(price, charge.tokens, charge.billing);
+      const items = price === undefined ? [] : itemize(price, charge.tokens, billing);
       const isWhole =
         sum(items.map((item) => item.cost)) === cost && sum(items.map((item) => item.listCost)) === listCost;
       if (isWhole && price !== undefined) return items.map((item) => itemLine(item, price));
@@ -75,8 +81,8 @@ export function focusLines(charge: Charge, price: PriceVersion | undefined): Foc
 }
 
 function itemLine(item: CostItem, price: PriceVersion): FocusLine {
-  const tierFrom = price.tiers.length > 1 ? item.tierFrom : null;
-  const line = { meter: item.class, tool: item.tool ?? null, tierFrom };
+  const tierFrom = (item.price?.version ?? price).tiers.length > 1 ? item.tierFrom : null;
+  const line = { meter: item.class, tool: item.tool ?? null, tierFrom, ...(item.price && { own: item.price }) };
   if (item.class === "request") {
     return {
       ...line,
@@ -133,6 +139,13 @@ function tokensOf({ tokens }: Charge): bigint {
 export interface Priced {
   readonly price: PriceVersion | undefined;
   readonly priceId: string | null;
+  /** Terms of the charge with the runs of the model. */
+  readonly billing: Billing;
+}
+
+/** Returns the identity of a charge's row for runs at the price of their own model. */
+export function identityAt({ id, version }: RunPrice, identity: RowIdentity): RowIdentity {
+  return { ...identity, pricedModel: version.model, group: version.group, priceId: id };
 }
 
 /**
@@ -146,7 +159,7 @@ export type RowIdentity = Readonly<ReturnType<typeof identityOf>>;
 /** Returns the values that all charges of a row share. `day`: their charge period. Times are in milliseconds. */
 export function identityOf(
   charge: Charge,
-  { price, priceId }: Priced,
+  { price, priceId }: Omit<Priced, "billing">,
   day: { readonly start: number; readonly end: number },
   calendar: Calendar,
 ) {

@@ -6,7 +6,15 @@ import type { Calendar } from "../ports/calendar.ts";
 import { pricesOf, type ChargeStream, type StoredPrices, type TimeSpan } from "../ports/ledger.ts";
 import { csvOf } from "./csv.ts";
 import { cellsOf, focusColumns, type FocusOptions } from "./focus-columns.ts";
-import { focusLines, identityOf, type FocusLine, type FocusRow, type Priced, type RowIdentity } from "./focus-lines.ts";
+import {
+  focusLines,
+  identityOf,
+  identityAt,
+  type FocusLine,
+  type FocusRow,
+  type Priced,
+  type RowIdentity,
+} from "./focus-lines.ts";
 import type { NameOf } from "./names.ts";
 
 /** Counts of the charges that an export omits. */
@@ -45,7 +53,7 @@ export async function* focusCsv(
       if (charge.state === "pending") leftOut.pending++;
       if (charge.state !== "posted") continue;
       const priced = await pricedBy(charge, prices);
-      const lines = focusLines(charge, priced.price);
+      const lines = focusLines(charge, priced);
       if (lines === null) {
         leftOut.unpriced++;
         continue;
@@ -58,11 +66,12 @@ export async function* focusCsv(
 }
 
 async function pricedBy(charge: Charge, known: PriceCache): Promise<Priced> {
-  const { priceId, servedPriceId, tokens, billing, formula } = charge;
+  const { priceId, servedPriceId, tokens, formula } = charge;
   const prices = await pricesOf(known, charge);
   const isPriced = formula === "tokens" || formula === "per_request";
+  const billing = prices?.billing ?? charge.billing;
   const price = prices === undefined || !isPriced ? prices?.price : decidingPrice(prices, tokens, billing);
-  return { price, priceId: prices !== undefined && price === prices.servedPrice ? servedPriceId : priceId };
+  return { price, priceId: prices !== undefined && price === prices.servedPrice ? servedPriceId : priceId, billing };
 }
 
 /** Caches stored price versions. There are few of them, and every charge needs one. */
@@ -107,7 +116,10 @@ class DayRows {
     if (charge.at >= this.#day.end) this.#day = this.#dayOf(charge.at);
     const identity = identityOf(charge, priced, this.#day, this.#calendar);
     const name = JSON.stringify(Object.values(identity));
-    for (const line of lines) this.#addLine(name, identity, line);
+    for (const { own, ...line } of lines) {
+      if (own === undefined) this.#addLine(name, identity, line);
+      else this.#addLine(`${name}\0${own.id}`, identityAt(own, identity), line);
+    }
   }
 
   /** Returns the collected rows and removes them. */

@@ -65,7 +65,8 @@ function items({ items: lines, cost_usd: cost, list_cost_usd: list }: ChargeDeta
       caption: "Cost items",
       class: "plain items",
       rows: lines,
-      keyOf: ({ tool, class: name, tier_from: from, cost_usd: usd }) => `${tool ?? name} ${from} ${usd}`,
+      keyOf: ({ tool, model, class: name, tier_from: from, cost_usd: usd }) =>
+        `${tool ?? name} ${model} ${from} ${usd}`,
       columns: [
         { head: "Item", unseen: true, rowHeader: true, cell: itemName },
         figures<Item>("Tokens", ({ tokens, tool }) =>
@@ -86,9 +87,10 @@ function sumRow(name: string, usd: Usd, style = ""): View {
 
 const lineNames: Record<string, string> = { minimum: "Minimum charge", request: "Request" };
 
-function itemName({ tool, class: name, tier_from: from }: Item): string {
+function itemName({ tool, model, class: name, tier_from: from }: Item): string {
   const text = tool !== null ? upperFirst(plainName(tool)) : (lineNames[name] ?? tokenName(name));
-  return from > 0 ? `${text} (from ${count(from)})` : text;
+  const named = model === null ? text : `${text}, ${model}`;
+  return from > 0 ? `${named} (from ${count(from)})` : named;
 }
 
 function rateOf({ usd_per_million: rate, list_usd_per_million: list }: Item): Children {

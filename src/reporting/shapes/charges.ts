@@ -70,6 +70,10 @@ export const chargeSchema = z.strictObject({
     'Type of the `units`: used_credits for the conversation family, "" if the gateway states none.',
   ),
   served_price_version: textOrNullAs("Id of the price of the model that answered, if it is not the requested one."),
+  runs: z.array(z.strictObject({ model: textOrNull, price_version: textOrNull, prompt_tokens: count, tokens })).meta({
+    description:
+      "Runs of the model with a tier or price of their own: the model and price, null for those of the request; the longest prompt, which decides the tier; and the tokens. [] if the tokens cost as much as those of one run.",
+  }),
 });
 export type ChargeJson = Shape<typeof chargeSchema>;
 const examinedTo = (row: "charge" | "refusal") =>
@@ -109,6 +113,7 @@ export const chargeDetailsSchema = chargeSchema.extend({
       z.strictObject({
         class: z.enum([...tokenClasses, "request", "minimum", "fee"]),
         tool: textOrNull,
+        model: textOrNull.meta({ description: "Model whose price the item has, if it is not that of the request." }),
         tokens: count,
         usd_per_million: perMillion,
         cost_usd: usd,

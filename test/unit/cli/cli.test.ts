@@ -755,6 +755,7 @@ describe("a ledger with charges", () => {
         units: null,
         unit_type: null,
         served_price_version: null,
+        runs: [],
       },
     ]);
   });

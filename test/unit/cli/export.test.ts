@@ -96,6 +96,7 @@ describe("export", () => {
       "held_for_output_tokens",
       "output_cap",
       "fitted",
+      "runs",
     ]);
     expect(records.map((row) => [row["request_id"], row["state"], row["cost_usd"], row["correction_of"]])).toEqual([
       ["r1", "posted", "0.004", null],
