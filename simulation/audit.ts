@@ -109,8 +109,8 @@ function billFaults({ charge, tariff, served, isPriceStored, generations }: Audi
   if (tariff === undefined) return [];
   if (charge.cost === null || charge.hold === null) return ["it has a price, but no cost or hold"];
   const cost = (tokens: TokenCounts | null): PicoUsd =>
-    tokens === null ? noMoney : costAtMost(tariff, served?.tariff, tokens);
-  const whole = cost(last.billed);
+    tokens === null ? noMoney : costAtMost(tariff, served?.tariff, [tokens]);
+  const whole = costAtMost(tariff, served?.tariff, last.billedRuns);
   if (charge.source === "reported")
     return [
       ...reportedFaults(charge, last),
@@ -164,7 +164,8 @@ function maximumFaults({ charge, exchange, generations }: AuditedRequest): strin
   );
   if (isForwarded && (stated?.[1] ?? null) !== (written === null ? null : String(written)))
     faults.push(`its header says ${stated?.join(": ")}, but its charge says ${written}`);
-  const isObeyed = last.behavior.kind !== "answers" || last.behavior.usage !== "excessive";
+  const isExcessive = last.behavior.kind === "answers" && last.behavior.usage === "excessive";
+  const isObeyed = !isExcessive && !last.hasCompaction;
   const isHeldWhole = by !== "slice" && charge.servedPriceId === null && charge.source === "reported" && isObeyed;
   if (isHeldWhole && (charge.cost ?? noMoney) > (charge.hold ?? noMoney))
     faults.push(`its hold of ${charge.hold} comes from ${by}, but ${charge.cost} is posted`);
@@ -172,9 +173,9 @@ function maximumFaults({ charge, exchange, generations }: AuditedRequest): strin
 }
 
 /** Returns the cost; if another model answered, the larger of the costs of the two models. */
-function costAtMost(tariff: Tariff, served: Tariff | undefined, tokens: TokenCounts): PicoUsd {
-  const cost = costUnderTariff(tariff, tokens) as PicoUsd;
-  return served === undefined ? cost : larger(cost, costUnderTariff(served, tokens) as PicoUsd);
+function costAtMost(tariff: Tariff, served: Tariff | undefined, runs: readonly TokenCounts[]): PicoUsd {
+  const cost = costUnderTariff(tariff, runs) as PicoUsd;
+  return served === undefined ? cost : larger(cost, costUnderTariff(served, runs) as PicoUsd);
 }
 
 /** Checks that a reported charge has the tokens that the gateway bills, in every vocabulary. */
@@ -203,7 +204,7 @@ function deliveredFaults({ charge, tariff, served, generations }: AuditedRequest
   if (delivered === null)
     return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, but nothing is delivered`];
   const faults: string[] = [];
-  const least = tariff === undefined ? null : costAtMost(tariff, served?.tariff, { ...noTokens, ...delivered });
+  const least = tariff === undefined ? null : costAtMost(tariff, served?.tariff, [{ ...noTokens, ...delivered }]);
   if (least !== null && (cost ?? noMoney) < least)
     faults.push(`${delivered.output} tokens worth ${least} were delivered, but ${cost} is posted as ${charge.source}`);
   const read = generations.at(-1)?.outputRead ?? 0;

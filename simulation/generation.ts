@@ -1,8 +1,8 @@
-import { noTokens, type TokenCounts } from "../src/core/usage.ts";
+import { noTokens, tokenClasses, type TokenCounts } from "../src/core/usage.ts";
 import { idOf, modelOutputMax, models } from "./prices.ts";
 import { chunk, event, headOf, type Behavior, type Piece, type Wire } from "./pieces.ts";
 import { promptTokensOf, tokensOf } from "./tokens.ts";
-import { usageMembersOf, hasCacheWrites, vocabularyOf, type Vocabulary } from "./vocabularies.ts";
+import { usageMembersOf, hasCacheWrites, runsOf, vocabularyOf, type Runs, type Vocabulary } from "./vocabularies.ts";
 import { outside, type World } from "./world.ts";
 import { deltaOf, isUnknown, membersOf, messageOf, type Member, type Part } from "./output-members.ts";
 
@@ -17,6 +17,12 @@ interface RequestBody {
   readonly n?: number;
   readonly max_tokens?: number;
   readonly stream_options?: { readonly include_usage?: boolean };
+}
+
+function sumOf(runs: readonly TokenCounts[]): TokenCounts {
+  const sum = { ...noTokens };
+  for (const run of runs) for (const name of tokenClasses) sum[name] += run[name];
+  return sum;
 }
 
 /** Request at the gateway, with the answer that the gateway writes and the tokens that it bills. */
@@ -53,6 +59,8 @@ export class Generation {
   #hiddenWhenClosed: number | null = null;
   /** Output tokens that the gateway bills without having written them. */
   #excess = 0;
+  /** Runs of the model that the reported usage states; null if the tokens are those of one run. */
+  #runs: Runs | null = null;
   #isBilled = false;
   #isReported = false;
   #isUnknownRead = false;
@@ -106,9 +114,22 @@ export class Generation {
     this.#read = this.#written.map(() => "");
   }
 
+  /** Tokens of each run that the gateway bills; empty if it bills nothing. */
+  get billedRuns(): readonly TokenCounts[] {
+    if (!this.#isBilled) return [];
+    if (this.#runs === null) return [this.#tokens(this.#written, this.#hidden, this.#excess)];
+    const { attempts, compaction } = this.#runs;
+    return compaction === null ? attempts : [compaction, ...attempts];
+  }
+
   /** Tokens that the gateway bills; null if it bills nothing. */
   get billed(): TokenCounts | null {
-    return this.#isBilled ? this.#tokens(this.#written, this.#hidden, this.#excess) : null;
+    return this.#isBilled ? sumOf(this.billedRuns) : null;
+  }
+
+  /** True if the gateway bills a compaction, which no hold covers. */
+  get hasCompaction(): boolean {
+    return this.#runs !== null && this.#runs.compaction !== null;
   }
 
   /** Tokens that the proxy could count: those in the bytes that it has read, and hidden tokens until it closed the connection. */
@@ -258,7 +279,11 @@ export class Generation {
       return { usage: { prompt_tokens: -1, completion_tokens: 2.5 } };
     if (behavior.kind === "answers" && behavior.usage === "excessive")
       this.#excess = this.#limit * this.#written.length + 17;
-    return usageMembersOf(this.#vocabulary, this.#tokens(this.#written, this.#hidden, this.#excess));
+    const tokens = this.#tokens(this.#written, this.#hidden, this.#excess);
+    const hasRuns =
+      this.#vocabulary === "anthropic_runs" && behavior.kind === "answers" && behavior.usage === "reported";
+    this.#runs = hasRuns ? runsOf(tokens, this.#world.chance) : null;
+    return usageMembersOf(this.#vocabulary, tokens, this.#runs ?? { attempts: [tokens], compaction: null });
   }
 
   #onUsageRead = (): void => {

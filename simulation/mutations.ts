@@ -236,6 +236,20 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "return servedPrice;",
     },
   ],
+  "runs of a model that are added up before their tier is chosen": [
+    {
+      file: "request/meter.ts",
+      from: "...(merged.runs && { billedRuns: merged.runs })",
+      to: "...(merged.isRounded && { billedRuns: priced })",
+    },
+  ],
+  "a stored charge that forgets the runs of its model": [
+    {
+      file: "ledger/commands.ts",
+      from: "runs: billing?.runs === undefined ? null : formatRuns(billing.runs),",
+      to: "runs: null,",
+    },
+  ],
   "a stream that is charged for the first model it names": [
     {
       file: "wire/model-answer.ts",

@@ -123,23 +123,42 @@ export function tariffOf(model: string, { edition, preset, isOwn }: Prices, at: 
   };
 }
 
-/** Returns what these tokens cost, in pico-USD. Adds up the prompt token by token. */
-export function costUnderTariff({ tiers, isMarginal, minimum }: Tariff, tokens: TokenCounts): bigint {
-  const tierAt = (tokenNumber: number): Rates => tiers.findLast(({ from }) => from <= tokenNumber) ?? tiers[0];
-  const prompt = tokens.cached_input + tokens.cache_write + tokens.input;
-  const completion = tokens.output + tokens.reasoning;
-  const reached = tierAt(prompt);
+/** Returns what the runs of a request cost, in pico-USD. The minimum applies to all of them together. */
+export function costUnderTariff(tariff: Tariff, runs: readonly TokenCounts[]): bigint {
+  const { minimum } = tariff;
+  const prompt = runs.reduce((sum, run) => sum + promptOf(run), 0);
+  const completion = runs.reduce((sum, run) => sum + completionOf(run), 0);
+  const missing = Math.max(minimum.tokens - prompt - completion, 0);
+  const filled = BigInt(missing) * perToken(tierAt(tariff, prompt).output);
+  const cost = runs.reduce((sum, run) => sum + costOfRun(tariff, run), filled);
+  const least = perToken(minimum.usd) * 1_000_000n;
+  return cost < least ? least : cost;
+}
+
+function tierAt({ tiers }: Tariff, tokenNumber: number): Rates {
+  return tiers.findLast(({ from }) => from <= tokenNumber) ?? tiers[0];
+}
+
+function promptOf(tokens: TokenCounts): number {
+  return tokens.cached_input + tokens.cache_write + tokens.input;
+}
+
+function completionOf(tokens: TokenCounts): number {
+  return tokens.output + tokens.reasoning;
+}
+
+/** Adds up the prompt token by token. */
+function costOfRun(tariff: Tariff, tokens: TokenCounts): bigint {
+  const prompt = promptOf(tokens);
+  const reached = tierAt(tariff, prompt);
   let cost = 0n;
   for (let number = 1; number <= prompt; number++) {
-    const tier = isMarginal ? tierAt(number) : reached;
+    const tier = tariff.isMarginal ? tierAt(tariff, number) : reached;
     const isCached = number <= tokens.cached_input;
     const isWritten = !isCached && number <= tokens.cached_input + tokens.cache_write;
     cost += perToken(isCached ? tier.cached : isWritten ? tier.written : tier.input);
   }
-  const missing = Math.max(minimum.tokens - prompt - completion, 0);
-  cost += BigInt(completion + missing) * perToken(reached.output);
-  const least = perToken(minimum.usd) * 1_000_000n;
-  return cost < least ? least : cost;
+  return cost + BigInt(completionOf(tokens)) * perToken(reached.output);
 }
 
 /** Returns pico-USD per token. */

@@ -1,4 +1,4 @@
-import { completionTotal, promptTotal, type TokenCounts } from "../src/core/usage.ts";
+import { completionTotal, noTokens, promptTotal, tokenClasses, type TokenCounts } from "../src/core/usage.ts";
 import type { Chance } from "./world.ts";
 
 /** Formats in which the gateway reports usage. Each reports exactly what the gateway bills. */
@@ -7,6 +7,7 @@ export const vocabularies = [
   "responses",
   "anthropic",
   "anthropic_split",
+  "anthropic_runs",
   "converted",
   "converted_outside",
   "hit_and_miss",
@@ -23,10 +24,40 @@ export function hasCacheWrites(vocabulary: Vocabulary): boolean {
   return vocabulary !== "gemini";
 }
 
+/** Runs of the model that the gateway bills separately. */
+export interface Runs {
+  /** Their sum is the usage of the answer. */
+  readonly attempts: readonly TokenCounts[];
+  /** Billed in addition; null for none. */
+  readonly compaction: TokenCounts | null;
+}
+
+/** Divides the tokens of an answer between one to three runs. Some answers have a compaction before them. */
+export function runsOf(tokens: TokenCounts, chance: Chance): Runs {
+  const attempts: TokenCounts[] = [];
+  let rest = tokens;
+  for (let left = chance.between(0, 2); left > 0; left--) {
+    const part = { ...noTokens };
+    for (const name of tokenClasses) part[name] = rest[name] === 0 ? 0 : chance.below(rest[name]);
+    if (promptTotal(part) + completionTotal(part) === 0) continue;
+    attempts.push(part);
+    rest = minus(rest, part);
+  }
+  const compaction = { ...noTokens, input: chance.between(1, 150), output: chance.between(1, 30) };
+  return { attempts: [...attempts, rest], compaction: chance.happens(0.3) ? compaction : null };
+}
+
+function minus(one: TokenCounts, other: TokenCounts): TokenCounts {
+  const tokens = { ...one };
+  for (const name of tokenClasses) tokens[name] -= other[name];
+  return tokens;
+}
+
 /** Returns the members that report usage in an answer or in the last event of a stream. */
 export function usageMembersOf(
   vocabulary: Vocabulary,
   tokens: TokenCounts,
+  { attempts, compaction }: Runs,
 ): { readonly usage?: object; readonly usageMetadata?: object } {
   const { input, cached_input: cached, cache_write: written, output, reasoning } = tokens;
   const [prompt, completion] = [promptTotal(tokens), completionTotal(tokens)];
@@ -54,7 +85,7 @@ export function usageMembersOf(
         },
       };
     case "anthropic":
-      return { usage: { input_tokens: input, ...cache, output_tokens: completion } };
+      return { usage: ownUsage(tokens) };
     case "anthropic_split":
       return {
         usage: {
@@ -64,6 +95,13 @@ export function usageMembersOf(
           output_tokens: completion,
         },
       };
+    case "anthropic_runs": {
+      const iterations = [
+        ...(compaction === null ? [] : [{ type: "compaction", ...ownUsage(compaction) }]),
+        ...attempts.map((run) => ({ type: "message", ...ownUsage(run) })),
+      ];
+      return { usage: { ...ownUsage(tokens), iterations } };
+    }
     case "converted":
       return {
         usage: {
@@ -98,4 +136,14 @@ export function usageMembersOf(
         },
       };
   }
+}
+
+/** Returns a usage in Anthropic's words. */
+function ownUsage(tokens: TokenCounts): object {
+  return {
+    input_tokens: tokens.input,
+    cache_read_input_tokens: tokens.cached_input,
+    cache_creation_input_tokens: tokens.cache_write,
+    output_tokens: completionTotal(tokens),
+  };
 }
