@@ -175,9 +175,7 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
     },
     { why: "Equal fees are the same.", mutants: ["toolBoundOf: charged > most → charged >= most"] },
   ],
-  "core/rate-variants.ts": [
-    { why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] },
-  ],
+  "core/rate-variants.ts": [{ why: "Neither text is a name.", mutants: ['serviceTierOf: "" → "Stryker was here!"'] }],
   "core/slices.ts": [
     {
       why: "Tokens that are all counted have reached the line: they are not below it.",

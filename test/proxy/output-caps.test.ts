@@ -225,7 +225,7 @@ describe("an output cap", () => {
       readonly type?: string;
       readonly method?: string;
     }
-    const sent = (key: string, { body, path = "/v1/rerank", type = "application/json", method = "POST" }: Request) =>
+    const sent = (key: string, { body, path = "/v1/anything", type = "application/json", method = "POST" }: Request) =>
       fetchAnswer({ url: open.url, key }, body, {
         path,
         method,
@@ -330,7 +330,7 @@ describe("an output cap", () => {
     it("is the cap of FAREBOX_OUTPUT_CAP or of the team too", async () => {
       const env = { FAREBOX_PRICING: folder, FAREBOX_PASSTHROUGH: "all", FAREBOX_OUTPUT_CAP: "10" };
       await using all = await startProxy({ gatewayUrl: gateway.url, env });
-      const path = "/v1/rerank";
+      const path = "/v1/anything";
       expect((await fetchAnswer({ url: all.url, key: all.key }, `{${mega},${maximum}}`, { path })).status).toBe(400);
       await createTeam({ teams: open.serving.teams, clock: systemClock(), by: "test" }, { name: "t", outputCap: 10 });
       const member = await open.addKey("member", { team: "t" });

@@ -148,7 +148,7 @@ describe("the bound of hosted tools", () => {
   it("is known for tools that limit themselves, with or without a fee, whatever the model obeys", () => {
     const limited = { ...tools, calls: ["search", "fetch"], callsMax: 3, areLimited: true };
     const model = { ...priced, obeysMaxToolCalls: false };
-    expect(toolBoundOf(limited, model, 0)).toBe(tools.fields);
+    expect(toolBoundOf(limited, model, 0)).toEqual(["tool_choice"]);
     expect(toolBoundOf({ ...limited, freeCalls: { fetch: 70_000 } }, model, 0)).toMatchObject({
       calls: 3,
       inputTokensPerCall: 70_000,

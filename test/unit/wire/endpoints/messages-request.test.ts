@@ -97,8 +97,6 @@ describe("readMessagesRequest", () => {
     ["a container", { container: "c_1" }, "container"],
     ["other models", { fallbacks: [{ model: "haiku" }] }, "fallbacks"],
     ["a stored thread", { thread: { id: "t" } }, "thread"],
-    ["fast mode", { speed: "fast" }, "speed"],
-    ["one region", { inference_geo: "us" }, "inference_geo"],
     [
       "a summary of the prompt",
       { context_management: { edits: [{ type: "clear_tool_uses_20250919" }, { type: "compact_20260112" }] } },
@@ -127,6 +125,13 @@ describe("readMessagesRequest", () => {
     ],
   ])("does not bound %s", (_, body, field) => {
     expect(accepted(body).unboundedFields).toContain(field);
+  });
+
+  it("leaves the bound of a speed and a region to the price", () => {
+    const { unboundedFields, terms } = accepted({ speed: "fast", inference_geo: "us" });
+    expect(unboundedFields).toEqual([]);
+    expect(terms).toMatchObject({ speed: "fast", inferenceGeo: "us", hostedTools: null });
+    expect(accepted({ speed: "standard", inference_geo: "global" }).terms).toBeUndefined();
   });
 
   it.each<[object, string]>([
