@@ -169,3 +169,12 @@ export type PromptForm = "chat" | "harmony";
 export type PromptText =
   | { readonly kind: "chat"; readonly chat: ChatText }
   | { readonly kind: "plain"; readonly texts: readonly string[]; readonly tokens: number };
+
+/** Returns the texts of a chat that its body contains once each. */
+export function textsOfChat({ texts, turns }: ChatText): readonly string[] {
+  const ofTurns = turns.flatMap(({ calls, results }) => [
+    ...calls.flatMap((call) => [call.name, call.arguments]),
+    ...results,
+  ]);
+  return [...texts, ...ofTurns];
+}

@@ -15,7 +15,7 @@ import {
 } from "../core/bounds.ts";
 import { fold, withoutVariant } from "../core/model-names.ts";
 import { add, larger, noMoney, type PicoUsd } from "../core/money.ts";
-import type { ChatText, PromptText } from "../core/prompt-text.ts";
+import { textsOfChat, type PromptText } from "../core/prompt-text.ts";
 import { canonicalPrice, ceilingPrice, lacksHourRate, multiplyByPieces } from "../core/price.ts";
 import type { Refusal } from "../core/refusals.ts";
 import { tokensCovered, type Slices } from "../core/slices.ts";
@@ -440,15 +440,6 @@ function withoutTools(prompt: Extract<PromptText, { kind: "chat" }>): PromptText
 }
 
 const noTool = { type: "function", function: { name: "" } };
-
-/** Returns the texts of a chat that its body contains once each. */
-function textsOfChat({ texts, turns }: ChatText): readonly string[] {
-  const ofTurns = turns.flatMap(({ calls, results }) => [
-    ...calls.flatMap((call) => [call.name, call.arguments]),
-    ...results,
-  ]);
-  return [...texts, ...ofTurns];
-}
 
 /** Returns the amount that a hard budget must have left at the admission; null for a model without a price. */
 export function firstHold({ hold, growth }: HoldPlan): PicoUsd | null {

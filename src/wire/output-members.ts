@@ -211,7 +211,7 @@ export const messageBlock: Shape = {
   members: members(
     { text: "text", thinking: "text", name: "text", content: textMember, input: "json" },
     all("sealed", "signature data encrypted_content"),
-    all("free", "type id caller citations cache_control server_name file_id"),
+    all("free", "type id tool_use_id caller citations cache_control server_name file_id"),
   ),
 };
 

@@ -47,10 +47,18 @@ export function recordReturned(returned: Returned, findings: Findings): void {
   for (const mark of marks) findings.members(returned.path, mark, toolMarks);
 }
 
-/** Records a part of an assistant's content. `kinds` contains the parts that clients may send. */
+/**
+ * Records a part of an assistant's content. `kinds` contains the parts that clients may send; `shape`, the members of a
+ * part in answers.
+ */
 export function recordReturnedPart(
   part: unknown,
-  { path, kinds, inFull }: Pick<Returned, "path" | "inFull"> & { readonly kinds: Kinds },
+  {
+    path,
+    kinds,
+    shape = partShape,
+    inFull,
+  }: Pick<Returned, "path" | "inFull"> & { readonly kinds: Kinds; readonly shape?: Shape },
   findings: Findings,
 ): void {
   if (!isObject(part)) return findings.kind(path, part, kinds);
@@ -60,7 +68,7 @@ export function recordReturnedPart(
   if (known === undefined) findings.returned(`${path}.${String(type) || "type"}`, isContentName(String(type)));
   else findings.members(path, part, known, "free");
   const isRead = (name: string) => (known === undefined ? name === "type" : known.meaningOf(name) !== undefined);
-  recordReturned({ object: part, path, shape: partShape, isRead, inFull }, findings);
+  recordReturned({ object: part, path, shape, isRead, inFull }, findings);
 }
 
 /**
@@ -103,7 +111,7 @@ function walk(returned: Returned): Pick<Walk, "found" | "marks"> {
 }
 
 /** Ids that answers state for themselves, and numbers of Mistral's search results. They refer to nothing else. */
-const answerIds: ReadonlySet<string> = new Set(["id", "call_id", "tool_call_id", "reference_ids"]);
+const answerIds: ReadonlySet<string> = new Set(["id", "call_id", "tool_call_id", "tool_use_id", "reference_ids"]);
 
 /** Notes of gateways on a text. Their ids and addresses are sources that no gateway reads again. */
 const notes: ReadonlySet<string> = new Set(["annotations", "citations", "logprobs"]);

@@ -1,11 +1,10 @@
 import type { HostedTools } from "../../core/bounds.ts";
-import type { ChatText } from "../../core/prompt-text.ts";
 import { invalid } from "../../core/refusals.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import { anthropicErrorEvent } from "../anthropic-error.ts";
 import type { Endpoint } from "../endpoint.ts";
 import { userInBody, type Findings } from "../findings.ts";
-import { isObject, jsonMembers, jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
+import { isObject, jsonOf, listOr, objectOr, textOr, type JsonObject } from "../json.ts";
 import {
   clearingEdit,
   contextMembers,
@@ -30,14 +29,16 @@ import {
   requestTerms,
   statedMaximum,
   unboundedFields,
+  wholeBody,
   type ListedTool,
   type ModelRequest,
   type ModelRequestResult,
   type PromptParts,
-  type PromptReader,
 } from "../model-request.ts";
-import { addTexts, imageSizeOf, noChat, toolChoiceOf, ToolTurns } from "../prompt-text.ts";
+import { messageBlock, messageEnvelope } from "../output-members.ts";
+import { isFromAssistant, recordReturned, recordReturnedPart } from "../returned-members.ts";
 import { messagesTranscript, readAnswer } from "./messages-answer.ts";
+import { messagesPrompt } from "./messages-prompt.ts";
 
 /** Anthropic's Messages API. */
 export const messages: Endpoint = {
@@ -51,14 +52,6 @@ export const messages: Endpoint = {
   breakEvent: anthropicErrorEvent,
 };
 
-const prompt: PromptReader = {
-  text: (body) => ({ kind: "chat", chat: chatOf(objectInFull(body)) }),
-  bytesOutside: (body) =>
-    jsonMembers(body)
-      .filter(({ name }) => name === "messages" || name === "system")
-      .reduce((bytes, { valueStart, valueEnd }) => bytes - (valueEnd - valueStart), body.length),
-};
-
 /** Reads a request without changing it. Refuses a request that the gateway might read differently. */
 export function readMessagesRequest(bytes: Buffer): ModelRequestResult {
   const inspected = inspectBody(bytes, messagesFields);
@@ -68,7 +61,7 @@ export function readMessagesRequest(bytes: Buffer): ModelRequestResult {
     return invalid("messages", "'messages' must be a list with at least one message");
   }
   findings.user ??= userInBody({ safety_identifier: objectOr(body["metadata"])["user_id"] });
-  const parts = readParts(body, findings);
+  const parts = readParts(body, bytes, findings);
   readContextManagement(body["context_management"], findings);
   if (body["fallbacks"] != null) findings.tooExpensive("fallbacks", "the attempt of each model may be billed");
   const tools = toolsIn(body["tools"]);
@@ -104,7 +97,7 @@ export function readMessagesRequest(bytes: Buffer): ModelRequestResult {
       ...terms,
       fields: findings,
       classes: { prompt: classesOf(bytes, parts, findings), completion: ["output", "reasoning"] },
-      prompt,
+      prompt: messagesPrompt,
     },
   };
 }
@@ -114,43 +107,85 @@ class MessageParts extends CountedParts implements PromptParts {
   readonly references: string[] = [];
 }
 
-function readParts(body: JsonObject, findings: Findings): MessageParts {
+function readParts(body: JsonObject, bytes: Buffer, findings: Findings): MessageParts {
   const found = new MessageParts();
-  for (const block of partsOf(body["system"])) readBlock("system", block, findings, found);
-  for (const message of listOr(body["messages"])) {
-    if (!isObject(message)) findings.unknownField("messages", message);
-    findings.members("messages", objectOr(message), messagesMembers);
-    for (const block of partsOf(objectOr(message)["content"])) readBlock("messages.content", block, findings, found);
+  const whole = wholeBody(bytes);
+  for (const block of partsOf(body["system"])) readBlock({ path: "system", block, findings, found });
+  for (const [index, each] of listOr(body["messages"]).entries()) {
+    if (!isObject(each)) findings.unknownField("messages", each);
+    const message = objectOr(each);
+    const inFull = () => objectOr(listOr(whole()["messages"])[index]);
+    const isAnswer = isFromAssistant(message);
+    findings.members("messages", message, messagesMembers, ...(isAnswer ? (["free"] as const) : []));
+    if (isAnswer) recordReturned({ ...returnedMessage, object: message, inFull }, findings);
+    for (const [at, block] of partsOf(message["content"]).entries()) {
+      const answer = isAnswer && { inFull: () => partsOf(inFull()["content"])[at] };
+      readBlock({ path: "messages.content", block, findings, found, ...answer });
+    }
   }
   return found;
 }
 
+/** Assistant's message, without the members that `messagesMembers` lists. */
+const returnedMessage = {
+  path: "messages",
+  shape: messageEnvelope,
+  isRead: (name: string) => messagesMembers.meaningOf(name) !== undefined,
+};
+
 /** Largest depth of blocks in blocks. No documented block is deeper. */
 const blockDepthMax = 8;
 
-function readBlock(path: string, block: unknown, findings: Findings, found: MessageParts, depth = 0): void {
+/** Block of a prompt. `inFull` returns it with its long strings if a model wrote it; absent for all other blocks. */
+interface ReadBlock {
+  readonly path: string;
+  readonly block: unknown;
+  readonly findings: Findings;
+  readonly found: MessageParts;
+  readonly inFull?: () => unknown;
+  readonly depth?: number;
+}
+
+function readBlock(of: ReadBlock): void {
+  const { path, block, findings, found, inFull, depth = 0 } = of;
   if (depth > blockDepthMax) return findings.unknownField(path, block);
-  findings.kind(path, block, messagesBlocks);
-  const { type, source, content, tool_name, tool_references } = objectOr(block);
+  if (inFull === undefined) findings.kind(path, block, messagesBlocks);
+  else {
+    const inFullAlone = () => withoutBlocks(inFull());
+    const returned = { path, kinds: messagesBlocks, shape: messageBlock, inFull: inFullAlone };
+    recordReturnedPart(withoutBlocks(block), returned, findings);
+  }
+  const { type, source, tool_name } = objectOr(block);
   if (type === "tool_reference") found.references.push(textOr(tool_name));
-  if (type === "image" || type === "document") readSource(`${path}.source`, type, source, findings, found, depth);
-  for (const inner of [...partsOf(content), ...partsOf(tool_references)])
-    readBlock(path, inner, findings, found, depth + 1);
+  if (type === "image" || type === "document") readSource(type, source, { ...of, path: `${path}.source`, depth });
+  for (const [at, inner] of blocksIn(block).entries()) {
+    const answer = inFull && { inFull: () => blocksIn(inFull())[at] };
+    readBlock({ path, block: inner, findings, found, depth: depth + 1, ...answer });
+  }
+}
+
+function blocksIn(block: unknown): readonly unknown[] {
+  const { content, tool_references } = objectOr(block);
+  return [...partsOf(content), ...partsOf(tool_references)];
+}
+
+/** Returns a block without its inner blocks, which are read separately. */
+function withoutBlocks(block: unknown): unknown {
+  if (!isObject(block) || typeof block["content"] !== "object") return block;
+  return { ...block, content: undefined };
 }
 
 function readSource(
-  path: string,
   of: "image" | "document",
   source: unknown,
-  findings: Findings,
-  found: MessageParts,
-  depth: number,
+  { path, findings, found, depth }: ReadBlock & { readonly depth: number },
 ): void {
   findings.kind(path, source, sources);
   const { type, data, url, content } = objectOr(source);
   const isText = of === "document" && (type === "text" || type === "content");
   if (!isText) found.add(of === "image" ? "images" : "files", type === "url" ? url : data);
-  for (const inner of partsOf(content)) readBlock(`${path}.content`, inner, findings, found, depth + 1);
+  for (const block of partsOf(content))
+    readBlock({ path: `${path}.content`, block, findings, found, depth: depth + 1 });
 }
 
 /** Records edits of the prompt that do more than clear parts of it, such as a summary by the model. */
@@ -273,56 +308,4 @@ function mayContain(json: Buffer, text: string): boolean {
     if (digit >= 0x33 && digit <= 0x37) return true;
   }
   return false;
-}
-
-/** Returns the request as a chat, to count its tokens. */
-function chatOf(body: JsonObject): ChatText {
-  const texts: string[] = [];
-  const turns = new ToolTurns();
-  const images: ChatText["images"][number][] = [];
-  const all = listOr(body["messages"]).map(objectOr);
-  const hasSystem = body["system"] != null;
-  if (hasSystem) texts.push("system");
-  for (const content of [body["system"], ...all.flatMap(({ role, content: of }) => [role, of])])
-    addContent(content, texts, turns, images);
-  return {
-    ...noChat,
-    texts,
-    messages: all.length + (hasSystem ? 1 : 0),
-    hasSystem,
-    turns: turns.turns,
-    tools: partsOf(body["tools"]).map(asFunction),
-    toolChoice: toolChoiceOf(body["tool_choice"]),
-    images,
-  };
-}
-
-function addContent(content: unknown, texts: string[], turns: ToolTurns, images: ChatText["images"][number][]): void {
-  if (typeof content === "string") texts.push(content);
-  for (const block of partsOf(content).map(objectOr)) {
-    const { type, name, input, source, citations } = block;
-    const { type: form, data, media_type } = objectOr(source);
-    if (type === "tool_use") turns.calls("tool", [{ name: textOr(name), arguments: jsonOf(input) ?? "" }]);
-    else if (type === "tool_result") addContent(block["content"], texts, turns, images);
-    else if (type === "image") {
-      const url = form === "base64" ? `data:${textOr(media_type)};base64,${textOr(data)}` : null;
-      images.push({ size: imageSizeOf(url), detail: "auto" });
-    } else if (plainBlocks.has(type)) {
-      addTexts([block], texts);
-      if (citations != null) texts.push(jsonOf(citations) ?? "");
-    } else {
-      const isFile = form === "base64" || form === "url";
-      texts.push(jsonOf(isFile ? { ...block, source: undefined } : block) ?? "");
-    }
-  }
-}
-
-/** Blocks of which only the texts reach the model. */
-const plainBlocks: ReadonlySet<unknown> = new Set(["text", "thinking", "redacted_thinking"]);
-
-/** Returns a tool in the form of a chat's function. */
-function asFunction(tool: unknown): unknown {
-  const { name, description, input_schema } = objectOr(tool);
-  if (input_schema === undefined) return tool;
-  return { type: "function", function: { name, description, parameters: input_schema } };
 }

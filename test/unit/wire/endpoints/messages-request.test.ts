@@ -27,6 +27,7 @@ const withBlocks = (...blocks: readonly object[]) => ({ messages: [{ role: "user
 const answered = (...blocks: readonly object[]) => ({
   messages: [...hello, { role: "assistant", content: blocks }, ...hello],
 });
+const assistantBlock = (block: object) => ({ role: "assistant", content: [block] });
 const tool = { name: "read", description: "Reads a file", input_schema: { type: "object", properties: {} } };
 const unboundedTools = ({ terms, unboundedFields }: ModelRequest) =>
   terms?.hostedTools?.callsMax === undefined ? [...unboundedFields, ...(terms?.hostedTools?.fields ?? [])] : [];
@@ -173,7 +174,7 @@ describe("readMessagesRequest", () => {
     ["a block in a message's content that is a list", { messages: [["x"]] }],
     ["an unknown member of a block", withBlocks({ type: "text", text: "x", wonder: 1 })],
     ["an unknown source", withBlocks({ type: "image", source: { type: "wonder" } })],
-    ["an unknown block in a result", answered({ type: "web_search_tool_result", content: [{ type: "wonder" }] })],
+    ["an unknown block in a result", withBlocks({ type: "tool_result", content: [{ type: "wonder" }] })],
     ["a context management that is a list", { context_management: [] }],
   ])("holds the whole context for %s", (_, body) => {
     const { size, fields } = accepted(body);
@@ -316,4 +317,77 @@ describe("readMessagesRequest", () => {
     const inside = JSON.stringify(JSON.parse(body.toString()).messages).length + '"Be brief."'.length;
     expect(accepted({}).prompt.bytesOutside(body)).toBe(body.length - inside);
   });
+
+  it.each<[string, object]>([
+    ["an unknown member of a message", { role: "assistant", content: "x", wonder: "a text" }],
+    ["a member that answers have", { role: "assistant", content: "x", id: "msg_1", stop_reason: "end_turn" }],
+    ["an unknown member of a block", assistantBlock({ type: "text", text: "x", wonder: { depth: [1, "a text"] } })],
+    ["an unknown block", assistantBlock({ type: "wonder", text: "x", tool_use_id: "toolu_1", data: "c2VhbGVk" })],
+    [
+      "blocks in an unknown block",
+      assistantBlock({
+        type: "wonder_tool_result",
+        tool_use_id: "srvtoolu_1",
+        content: [{ type: "web_search_result", url: "https://x.example", title: "t", encrypted_content: "e" }],
+      }),
+    ],
+    [
+      "an unknown member of a search result",
+      assistantBlock({
+        type: "web_search_tool_result",
+        tool_use_id: "s",
+        content: [{ type: "web_search_result", url: "https://x.example", title: "t", encrypted_content: "e", rank: 1 }],
+      }),
+    ],
+  ])("bounds what an answer said by its bytes: %s", (_, message) => {
+    const { size, fields, unboundedFields } = accepted({ messages: [...hello, message, ...hello] });
+    expect([size.unboundedFields, unboundedFields, fields.mentions]).toEqual([[], [], []]);
+    const isKnown = JSON.stringify(message).includes("stop_reason");
+    expect(fields.doubts).toEqual(isKnown ? [] : ["unknown_field"]);
+  });
+
+  it.each<[string, object]>([
+    ["an id of a file", assistantBlock({ type: "text", text: "x", file_id: "file_1" })],
+    ["an address", assistantBlock({ type: "wonder", page: "https://x.example" })],
+    ["a stored source", assistantBlock({ type: "wonder", source: { type: "file", file_id: "f" } })],
+    ["a kind of file", assistantBlock({ type: "document_v2", text: "x" })],
+    [
+      "an address in a block of a block",
+      assistantBlock({ type: "wonder", content: [{ type: "wonder", page: "https://x.example" }] }),
+    ],
+    ["a long address", assistantBlock({ type: "text", text: "x", wonder: `https://x.example/${"a".repeat(5000)}` })],
+    ["a container", { role: "assistant", content: "x", container: { id: "container_1" } }],
+    ["another case of a member", { role: "assistant", Content: "x" }],
+    ["another case of a role", { role: "assistant", Role: "user", content: "x" }],
+    ["the same member in a user's message", { role: "user", content: "x", wonder: "a text" }],
+  ])("holds the whole context for what may refer to other content: %s", (_, message) => {
+    expect(accepted({ messages: [message] }).size.unboundedFields).toHaveLength(1);
+  });
+
+  it("refuses another case of a priced member in an earlier answer, and reads its marks of a cache", () => {
+    const marked = assistantBlock({ type: "wonder", cache_control: { type: "ephemeral", ttl: "1h" } });
+    expect(accepted({ messages: [marked] }).classes.prompt).toContain("cache_write_1h");
+    expect(refusal({ messages: [{ role: "assistant", content: "x", Cache_Control: {} }] })).toMatchObject({
+      param: "messages.cache_control",
+    });
+  });
+
+  it("counts unknown members of earlier answers outside the texts, and unknown blocks as text", () => {
+    const outside = (message: object) => {
+      const body = bytesOf({ messages: [message] });
+      return accepted({}).prompt.bytesOutside(body) - (body.length - JSON.stringify([message]).length);
+    };
+    expect(outside(assistantBlock({ type: "text", text: "x" }))).toBe(0);
+    expect(outside(assistantBlock({ type: "text", text: "x", wonder: "12345" }))).toBe('{"wonder":"12345"}'.length);
+    expect(outside({ role: "assistant", content: "x", wonder: "12345" })).toBe('{"wonder":"12345"}'.length);
+    expect(outside(assistantBlock({ type: "wonder", page: "12345" }))).toBe(0);
+    const { texts } = chatIn({ messages: [assistantBlock({ type: "wonder", page: "12345" })] });
+    expect(texts).toEqual(["assistant", '{"type":"wonder","page":"12345"}']);
+  });
 });
+
+function chatIn(body: object) {
+  const text = accepted({}).prompt.text(bytesOf(body));
+  if (text.kind !== "chat") throw new Error(text.kind);
+  return text.chat;
+}
