@@ -160,10 +160,11 @@ export interface Run {
  * attempts count as one run.
  */
 export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage | undefined {
-  const totals = stated ?? noUsage;
   const attempts = runs.filter(({ kind }) => kind === "attempt");
   const others = runs.filter(({ kind }) => kind !== "attempt");
   const attempted = sumOf(attempts);
+  if (stated?.unstated !== undefined && attempts.length > 0) return withRuns(withSideOf(attempted, stated), runs);
+  const totals = stated ?? noUsage;
   const all = sumOf(runs);
   const isLarger = (one: Usage, total: (tokens: TokenCounts) => number) => total(one.tokens) > total(totals.tokens);
   // Without attempts, the runs are only those that the totals leave out.
@@ -181,7 +182,13 @@ export function withRuns(stated: Usage | undefined, runs: readonly Run[]): Usage
   if (!isSplit) doubts.push("usage_contradicts");
   if (others.some(({ kind }) => kind === "unknown")) doubts.push("usage_unknown_class");
   const parts = isSplit ? partsOf(attempts) : [{ usage: base, model: null }];
-  return withDoubts(withSum(noUsage, [...parts, ...partsOf(others)]), doubts);
+  const unstated = stated?.unstated && { unstated: stated.unstated };
+  return withDoubts(withSum({ ...noUsage, ...unstated }, [...parts, ...partsOf(others)]), doubts);
+}
+
+/** Returns a usage whose unstated side is that of the attempts. */
+function withSideOf(attempted: Usage, { unstated, ...stated }: Usage): Usage {
+  return unstated === "prompt" ? joinSides(attempted, stated) : joinSides(stated, attempted);
 }
 
 const noUsage: Usage = { tokens: noTokens, clamped: false };

@@ -103,7 +103,8 @@ export function readUsage(value: unknown, kind: UsageKind = "text"): Usage | und
   const statement = new Statement();
   statement.add(value, usageMembers);
   const { counts, runs } = statement;
-  const tokens = runs.length === 0 ? usageOf(statement, kind) : withRuns(usageOf(statement, "text"), runs);
+  const totals = usageOf(statement, kind);
+  const tokens = runs.length === 0 ? totals : withRuns(totals, runs);
   // A duration alone is a usage only of sound. Elsewhere it could be a running time.
   const isDuration = kind === "sound" || value["type"] === "duration";
   const usage = tokens === undefined && !isDuration ? undefined : withSeconds(tokens, counts.seconds);

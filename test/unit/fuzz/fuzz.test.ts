@@ -47,9 +47,14 @@ const usageJson =
 const responsesUsage =
   '{"input_tokens":36,"input_tokens_details":{"cached_tokens":4},"output_tokens":87,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":123}';
 
+/** Usage of Anthropic's API with two runs and a compaction. */
+const runsUsage =
+  '{"input_tokens":20,"cache_creation_input_tokens":8,"cache_read_input_tokens":9,"cache_creation":{"ephemeral_5m_input_tokens":5,"ephemeral_1h_input_tokens":3},"output_tokens":7,"output_tokens_details":{"thinking_tokens":2},"server_tool_use":{"web_search_requests":1},"service_tier":"standard","speed":"fast","inference_geo":"us","iterations":[{"type":"message","input_tokens":20,"cache_creation_input_tokens":8,"cache_read_input_tokens":9,"output_tokens":7},{"type":"compaction","input_tokens":90,"output_tokens":4}]}';
+
 const requests = [
   '{"model":"gpt-4o","messages":[{"role":"system","content":"You are terse."},{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}],"n":2,"max_tokens":10,"stream":true,"stream_options":{"include_usage":true},"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]}',
   '{"model":"gpt-4o","input":"hello","instructions":"x","max_output_tokens":9,"tools":[{"type":"web_search"}],"previous_response_id":null,"stream":false}',
+  '{"model":"opus","max_tokens":9,"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}],"messages":[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]}}]},{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"AAAA"},{"type":"tool_use","id":"t","name":"f","input":{"a":1}}],"wonder":"x"},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"y"}]}]}],"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2},{"name":"f","input_schema":{"type":"object"}}],"thinking":{"type":"enabled","budget_tokens":5},"context_management":{"edits":[{"type":"clear_thinking_20251015"}]},"speed":"fast"}',
   '{"model":"text-embedding-3-small","input":["a",[1,2,3]],"encoding_format":"float","dimensions":8}',
   '{"model":"gpt-image-1","prompt":"a cat","n":3,"size":"1024x1024","quality":"high"}',
   '{"model":"gpt-3.5-turbo-instruct","prompt":["a","b"],"best_of":3,"n":2,"echo":true,"max_tokens":16,"suffix":"z"}',
@@ -58,6 +63,7 @@ const requests = [
 const streams = [
   `data: {"id":"c","object":"chat.completion.chunk","model":"gpt-4o","choices":[{"index":0,"delta":{"content":"He"},"finish_reason":null}]}\n\n: ping\n\ndata: {"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"arguments":"{}"}}]},"finish_reason":"stop"}]}\n\ndata: {"model":"gpt-4o","choices":[],"usage":${usageJson}}\n\ndata: [DONE]\n\n`,
   `event: response.output_text.delta\ndata: {"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"Hi"}\n\nevent: response.completed\ndata: {"type":"response.completed","response":{"id":"r","model":"gpt-4o","status":"completed","usage":${responsesUsage}}}\n\n`,
+  `event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"opus","content":[],"usage":{"input_tokens":20,"cache_read_input_tokens":9,"output_tokens":1}}}\n\nevent: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\nevent: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\nevent: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":${runsUsage}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n`,
   `data: {"id":"x","object":"text_completion","model":"m","choices":[{"index":0,"text":"a","finish_reason":"length"}],"usage":${usageJson}}\r\n\r\ndata: [DONE]\r\n\r\n`,
 ];
 const answers = [
@@ -66,6 +72,7 @@ const answers = [
   '{"object":"list","model":"e","data":[{"embedding":[0.1,0.2],"index":0}],"usage":{"prompt_tokens":8,"total_tokens":8}}',
   `{"created":1,"data":[{"b64_json":"${"A".repeat(3000)}"}],"usage":{"total_tokens":100,"input_tokens":50,"output_tokens":50,"input_tokens_details":{"text_tokens":10,"image_tokens":40}}}`,
   '{"text":"hello","usage":{"type":"duration","seconds":12}}',
+  `{"id":"m","type":"message","role":"assistant","model":"opus","content":[{"type":"text","text":"Hi"},{"type":"server_tool_use","id":"s","name":"web_search","input":{}}],"stop_reason":"refusal","usage":${runsUsage}}`,
 ];
 
 /** A valid request of each JSON endpoint, with objects in it. */
@@ -89,6 +96,19 @@ const bases: ReadonlyMap<string, object> = new Map<string, object>([
       input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "x" }] }],
       tools: [{ type: "function", name: "f", parameters: { type: "object", properties: { a: {} } } }],
       text: { format: { type: "text" } },
+    },
+  ],
+  [
+    "/v1/messages",
+    {
+      model: "opus",
+      max_tokens: 9,
+      messages: [
+        { role: "user", content: [{ type: "text", text: "x", cache_control: { type: "ephemeral", ttl: "5m" } }] },
+        { role: "assistant", content: [{ type: "tool_use", id: "t", name: "f", input: { a: { b: "c" } } }] },
+      ],
+      tools: [{ name: "f", input_schema: { type: "object", properties: { a: {} } } }],
+      thinking: { type: "enabled" },
     },
   ],
   ["/v1/completions", { model: "gpt-4o", prompt: "x", logit_bias: { a: 1 } }],
@@ -231,7 +251,8 @@ describe("arbitrary bytes", () => {
         const [top = name, ...path] = target.path;
         const isFree =
           fields.meaningOf(top) === "free" ||
-          (top === "tools" && [...path, name].some((each) => each === "parameters"));
+          (top === "tools" &&
+            [...path, name].some((each) => each === (route === "/v1/messages" ? "input_schema" : "parameters")));
         const read = readRequest(Buffer.from(withTwin(body, target.object, name, isEscaped)));
         if (!isFree) expect(read).toMatchObject({ ok: false, refusal: { code: "invalid_request" } });
         else if (readRequest(Buffer.from(JSON.stringify(body))).ok) expect(read.ok).toBe(true);

@@ -268,6 +268,18 @@ describe("a whole message", () => {
     expect(read(messageAnswer())).toMatchObject({ isAnswer: true, usage: { tokens: whole }, texts: [], toolCalls: {} });
   });
 
+  it("keeps the stated prompt if its runs have fewer tokens, and takes the output of its runs if it states none", () => {
+    const iterations = [{ type: "message", input_tokens: 40, output_tokens: 9 }];
+    const usage = { input_tokens: 100, iterations };
+    expect(read(messageAnswer({ usage }))?.usage?.tokens).toMatchObject({ input: 100, output: 9 });
+    const advised = { input_tokens: 100, iterations: [{ type: "advisor_message", model: "m", input_tokens: 40 }] };
+    expect(read(messageAnswer({ usage: advised }))).toMatchObject({
+      usage: undefined,
+      soFar: { usage: { tokens: { input: 140 } } },
+      texts: ["Hello there!"],
+    });
+  });
+
   it("is counted by its blocks without a usage", () => {
     const content = [
       { type: "thinking", thinking: "Hmm", signature: "c2ln" },
