@@ -144,8 +144,11 @@ class MeteredRequests implements RequestKind<ModelRequest, Quote, MeteredRequest
     if (!capping.ok) return capping;
     const { capped, params, earlier } = capping;
     if (slot.countsTokens) {
-      const overLimit = await reserveTokens(slot, capped.quote.promptTokens, () =>
-        steps.pricer.countPrompt(capped.quote, capped.body, who.caller.key),
+      const overLimit = await reserveTokens(
+        slot,
+        capped.quote.promptTokens,
+        () => steps.pricer.countPrompt(capped.quote, capped.body, who.caller.key),
+        capped.quote.model?.tokenizerIsPublic,
       );
       if (overLimit !== null) return { ok: false, refusal: overLimit };
     }

@@ -83,19 +83,21 @@ export async function enter(
 /**
  * Reserves the tokens of a request by their upper bound. Counts the tokens only if the bound does not fit. Returns a
  * refusal if the tokens still do not fit; null otherwise. A refused request is subtracted from the counters, but keeps
- * its slot until `leave`. `count` returns undefined if the prompt cannot be counted.
+ * its slot until `leave`. `count` returns undefined if the prompt cannot be counted. `isExact`: false if `count` returns
+ * an upper bound, because the model's tokenizer is not published.
  */
 export async function reserveTokens(
   slot: Slot,
   bound: number,
   count: () => Promise<number | undefined>,
+  isExact = true,
 ): Promise<Refusal | null> {
   if (await slot.reserve(bound)) return null;
   const counted = await count();
   const refusal =
     counted === undefined
       ? await slot.reserveOrRefuse(bound, false)
-      : await slot.reserveOrRefuse(Math.min(counted, bound), true);
+      : await slot.reserveOrRefuse(Math.min(counted, bound), isExact);
   if (refusal !== null) slot.cancel();
   return refusal;
 }

@@ -63,4 +63,14 @@ describe("a prompt of words to a model without a published tokenizer", () => {
     ]);
     expect((await proxy.chat(body, { key: bob })).status, "another key").toBe(200);
   });
+
+  it("is not refused as longer than a limit of tokens that only its bound by words exceeds", async () => {
+    await using gateway = await gatewayWith({ tokens: 3_300 });
+    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    // The words have about 3,200 tokens, and at most half as many more at another tokenizer.
+    const key = await proxy.addKey("bob", { limits: { tpm: 3_500 } });
+    expect((await proxy.chat(body, { key })).status).toBe(200);
+    const next = await proxy.chat(body, { key });
+    expect([next.status, next.headers.get("x-should-retry")], "it fits again after a minute").toEqual([429, null]);
+  });
 });
