@@ -495,7 +495,9 @@ function worstCaseFor(
   if (model.price === null) return unpricedHold;
   const { version } = model.price;
   const { size, classes } = request;
-  const isHidden = size.unboundedFields.length > 0 && size.outputMax !== 0;
+  // A stated maximum of 0 is no endpoint without output: an unknown field may state another.
+  const writesText = size.outputMax !== 0 || request.maximumField !== undefined;
+  const isHidden = size.unboundedFields.length > 0 && writesText;
   const outputTokensMax = outputBound(isHidden ? { ...size, outputMax: null } : size, model);
   const { tools } = termsUnder(request, model, toolCalls);
   const versions = variantsToHold(version, request.terms ?? plainTerms);

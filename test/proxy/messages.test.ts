@@ -117,6 +117,14 @@ describe("a hold", () => {
     expect(long.hold).toBe(micro(long.promptTokens * 2 + 1000 * 5));
   });
 
+  it("covers the model's maximum if the request states a maximum of 0 and an unknown field", async () => {
+    answer = { body: JSON.stringify(messageAnswer()) };
+    await send({ max_tokens: 0 });
+    expect((await charges.settled()).basis).toMatchObject({ by: "max_tokens", outputTokens: 0 });
+    await send({ max_tokens: 0, max_completion_tokens: 5000 });
+    expect((await charges.settled()).basis).toMatchObject({ by: "unknown_field", outputTokens: 128_000 });
+  });
+
   it("does not exceed a hard budget: the request is refused before it is sent", async () => {
     const key = await proxy.addKey("poor");
     await proxy.budget("key:poor", "0.001");
