@@ -254,7 +254,7 @@ function chatOf(body: JsonObject): ChatText {
       tools.result("tool", item["output"]);
     } else {
       messages++;
-      if (isTextual(type)) texts.push(jsonOf(item) ?? "");
+      if (isTextual(type)) texts.push(jsonOf(withoutPayloads(item)) ?? "");
       else for (const name of ["role", "content", "output", "name", "arguments", "input"]) addTexts(item[name], texts);
     }
   }
@@ -273,6 +273,28 @@ function chatOf(body: JsonObject): ChatText {
     images: items.flatMap(({ content, output }) => [content, output].flatMap((each) => imagesIn(each, "input_image"))),
   };
 }
+
+/** Returns an item without the data of media in its parts, which are bounded by the part. */
+function withoutPayloads(item: JsonObject): JsonObject {
+  const without = (parts: unknown) =>
+    partsOf(parts).map((part) => {
+      const payload = payloadsOf.get(objectOr(part)["type"]);
+      return payload === undefined ? part : { ...objectOr(part), [payload]: undefined };
+    });
+  const { content, output } = item;
+  return {
+    ...item,
+    ...(content !== null && typeof content === "object" && { content: without(content) }),
+    ...(output !== null && typeof output === "object" && { output: without(output) }),
+  };
+}
+
+/** Members that contain the data of parts, by the type of the part. */
+const payloadsOf: ReadonlyMap<unknown, string> = new Map([
+  ["input_image", "image_url"],
+  ["input_audio", "input_audio"],
+  ["input_file", "file_data"],
+]);
 
 /**
  * Returns true if items of a type contain only text. A message may contain images. An item that the gateway created may
