@@ -130,7 +130,7 @@ export const doubtPhrases: Readonly<Record<Doubt, string>> = {
   unknown_field: "the request has a field that Farebox does not know",
   served_model: "a model other than the requested one answered",
   service_tier: "the service tier, speed or region that answered has no known rate",
-  hosted_tool: "the fee of a hosted tool that was used is unknown",
+  hosted_tool: "the fee of a hosted tool that was used, or the number of tokens that it added, is unknown",
   usage_contradicts: "the reported usage contradicts itself",
   usage_unknown_class:
     "the reported usage has a count that Farebox does not know, or does not separate sound or images from text",

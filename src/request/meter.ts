@@ -427,6 +427,8 @@ function uncountedOutput(
   const doubts: Doubt[] = [];
   if (unknownTokens > 0) doubts.push("unknown_output");
   if (hidden > 0 && !isFlat(metered)) doubts.push("time_based");
+  // After each call, the model reads the prompt again, with the results.
+  if (stated?.isFinal !== true && !isFlat(metered) && callsTools(metered)) doubts.push("hosted_tool");
   if (hasMedia || (usesBound && !statesPrompt && !isFlat(metered))) doubts.push("image_bound");
   return {
     errorFactor: metered.model?.errorFactor ?? unchanged,
@@ -452,6 +454,10 @@ function boundedDoubts(metered: Metered): readonly Doubt[] {
 
 function hasParts({ imageParts, audioParts, fileParts }: RequestSize): boolean {
   return imageParts + audioParts + fileParts > 0;
+}
+
+function callsTools({ billed }: Metered): boolean {
+  return billed.some(({ billing }) => Object.values(billing?.calls ?? {}).some((calls) => calls > 0));
 }
 
 function isFlat({ model }: Metered): boolean {

@@ -164,6 +164,22 @@ describe("a stream that does not end as usual", () => {
     expect(charge.cost).toBeGreaterThanOrEqual(costWith(1) ?? 0n);
   });
 
+  it("is in doubt if it is cut after a search, because the model then reads its prompt again", async () => {
+    const search = event("content_block_start", {
+      index: 0,
+      content_block: { type: "server_tool_use", id: "call", name: "web_search", input: {} },
+    });
+    const tools = [{ type: "web_search_20250305", name: "web_search", max_uses: 8 }];
+    answer = { body: messageStart() + search + textBlock(["Hello"], 1), headers: events };
+    await send({ stream: true, tools });
+    const cut = await charges.settled();
+    expect(cut).toMatchObject({ source: "partial", billing: { calls: { web_search_call: 1 } } });
+    expect(cut.doubts).toContain("hosted_tool");
+    answer = { body: messageStart() + textBlock(["Hello"]), headers: events };
+    await send({ stream: true, tools });
+    expect((await charges.settled()).doubts).not.toContain("hosted_tool");
+  });
+
   it("costs its stated prompt and its text if an error follows them", async () => {
     const error = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
     const body = messageStart() + textBlock(["Hello"]) + error;

@@ -115,7 +115,7 @@ describe("a charge with doubts", () => {
       price: { model: "model-a", source: "test" },
       served_price: { model: "model-b", source: "the list of model-b" },
       known:
-        "The gateway reported these tokens. The bill may differ: a model other than the requested one answered; the fee of a hosted tool that was used is unknown.",
+        "The gateway reported these tokens. The bill may differ: a model other than the requested one answered; the fee of a hosted tool that was used, or the number of tokens that it added, is unknown.",
     });
     expect(await farebox.json("charges", "show", "plain")).toMatchObject({
       served_price: null,
