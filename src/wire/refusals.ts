@@ -115,7 +115,7 @@ const answers: { readonly [Code in Refusal["code"]]: (refusal: Refusal & { reado
   }),
   read_only: () => ({ status: 403, message: "A viewer's token may not change anything; use an editor's token." }),
   admin_refused: (refusal) => adminRefused(refusal.message, refusal.retryAfterSeconds),
-  conflict: (refusal) => ({ status: 409, message: refusal.message }),
+  conflict: (refusal) => ({ status: 409, message: refusal.message, headers: [noRetry] }),
   method_not_allowed: (refusal) => {
     const allow = refusal.allow.join(", ");
     return { status: 405, message: `This path accepts ${allow}.`, headers: [["allow", allow]] };

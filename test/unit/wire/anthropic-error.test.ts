@@ -63,7 +63,7 @@ it.each<[Refusal, number, string, object?]>([
   [{ code: "not_found", message: "x" }, 404, "not_found_error"],
   [{ code: "method_not_allowed", allow: ["POST"] }, 405, "invalid_request_error", { allow: "POST" }],
   [{ code: "request_timeout" }, 408, "timeout_error"],
-  [{ code: "conflict", message: "x" }, 409, "invalid_request_error"],
+  [{ code: "conflict", message: "x" }, 409, "invalid_request_error", { "x-should-retry": "false" }],
   [{ code: "request_too_large", limitBytes: 5 }, 413, "request_too_large"],
   [{ code: "rate_limit_exceeded", exceeded, retryAfterSeconds: 7 }, 429, "rate_limit_error", { "retry-after": "7" }],
   [

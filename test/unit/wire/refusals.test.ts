@@ -88,7 +88,7 @@ const cases: { readonly [Code in RefusalCode]: Expected } = {
     code: "invalid_api_key",
     headers: { "www-authenticate": "Bearer", "x-should-retry": "false" },
   },
-  conflict: { refusal: { code: "conflict", message: "x" }, status: 409 },
+  conflict: { refusal: { code: "conflict", message: "x" }, status: 409, headers: { "x-should-retry": "false" } },
   method_not_allowed: {
     refusal: { code: "method_not_allowed", allow: ["GET", "PUT"] },
     status: 405,
