@@ -12,8 +12,11 @@ import type { Pricing, Quote } from "./price.ts";
 const removedMax = 100;
 
 /** Returns the hosted tools of a request that nothing bounds. Only requests for text can lose or keep such tools. */
-function unboundedTools({ fields, maximum }: Endpoint, { request, unboundedFields }: Quote): readonly string[] {
-  if (maximum === undefined) return [];
+function unboundedTools(
+  { fields, maximum, hasToolPolicy }: Endpoint,
+  { request, unboundedFields }: Quote,
+): readonly string[] {
+  if (maximum === undefined && hasToolPolicy !== true) return [];
   return unboundedFields.filter((field) => isHostedTool(fields, request.terms?.hostedTools ?? null, field));
 }
 

@@ -83,7 +83,10 @@ export function capOutput(
   if (maximum === undefined) {
     const refusal = cap !== null && endpoint.isUnknown === true ? uncappedOutput(given.quote) : undefined;
     if (refusal !== undefined) return { ok: false, refusal };
-    return { ok: true, capped: given, params: null, headers, idempotency: null, earlier: null };
+    const uncapped: Capping = { ok: true, capped: given, params: null, headers, idempotency: null, earlier: null };
+    const digest = endpoint.hasToolPolicy === true ? idempotencyOf(endpoint.route, headers) : null;
+    if (digest === null) return uncapped;
+    return withEarlierValues(steps, exchange, target, { ...uncapped, idempotency: digest }, given, cap);
   }
   const { at } = given.quote;
   const price = (bytes: Buffer) => {
@@ -97,7 +100,7 @@ export function capOutput(
   const idempotency = idempotencyOf(endpoint.route, headers);
   const capping: Capping = { ok: true, capped: changed.request, params, headers, idempotency, earlier: null };
   if (idempotency === null) return capping;
-  return withEarlierValues(steps, exchange, target, { ...capping, params, idempotency }, cap);
+  return withEarlierValues(steps, exchange, target, { ...capping, idempotency }, given, cap);
 }
 
 /** Puts the values of an earlier try with the same idempotency key into a request, if there was one. */
@@ -105,12 +108,12 @@ async function withEarlierValues(
   steps: OutputCapSteps,
   exchange: Exchange,
   target: CapTarget,
-  capping: Capping & { readonly params: CapParams; readonly idempotency: string },
+  capping: Capping & { readonly idempotency: string },
+  given: PricedRequest,
   cap: number | null,
 ): Promise<CapResult> {
   const { endpoint, remove } = target;
   const { capped, params, idempotency } = capping;
-  const { given } = params;
   const earlier = await injectedEarlier(steps, idempotency, given.quote.at);
   if (!earlier.ok) return earlier;
   if (earlier.injected === null) return capping;
@@ -129,8 +132,9 @@ async function withEarlierValues(
     const second = await injectedEarlier(steps, ofSecondTry, given.quote.at);
     if (!second.ok) return second;
     if (second.injected !== null)
-      return withEarlierValues(steps, exchange, target, { ...capping, headers, idempotency: ofSecondTry }, cap);
+      return withEarlierValues(steps, exchange, target, { ...capping, headers, idempotency: ofSecondTry }, given, cap);
   }
+  if (params === null) return { ...capping, earlier: { usage } };
   if (maximum === null ? capped.injected !== null : maximum.tokens > (cap ?? Infinity))
     return { ok: false, refusal: conflictingRetry };
   const changed: Changed = maximum === null ? { ok: true, request: given } : withMaximum(params, maximum);

@@ -36,6 +36,8 @@ export interface Endpoint {
   transcript(listener?: OutputListener): Transcript;
   /** Fields of a request that limit the answer's text; absent if the answer is not text, or the fields are unknown. */
   readonly maximum?: OutputMaximum;
+  /** True for text without such fields, if the policy for hosted tools that nothing bounds applies to it. */
+  readonly hasToolPolicy?: true;
   /**
    * Returns the body with a request for stream usage; absent if the endpoint's streams always or never report usage.
    */

@@ -207,6 +207,33 @@ describe("a compaction", () => {
     expect(await proxy.charges()).toEqual([]);
   });
 
+  it("loses tools that nothing bounds by the policy of its key, also in a retry", async () => {
+    await using gateway = await answeringGateway(() => ({ body: JSON.stringify(compacted) }));
+    await using proxy = await startProxy({ gatewayUrl: gateway.url });
+    const key = await proxy.addKey("bob", { hostedTools: "remove" });
+    const { tools: own } = asked as unknown as { readonly tools: readonly object[] };
+    const tools = [...own, { type: "web_search" }];
+    const sendAs = (idempotencyKey: string) =>
+      fetch(`${proxy.url}${path}`, {
+        method: "POST",
+        headers: {
+          authorization: `Bearer ${key}`,
+          "content-type": "application/json",
+          "idempotency-key": idempotencyKey,
+        },
+        body: JSON.stringify({ ...asked, tools }),
+      });
+    expect((await sendAs("before")).headers.get("x-farebox-removed-tools")).toBeNull();
+    await proxy.budget("key:bob", "5");
+    for (let tries = 0; tries < 2; tries++) {
+      const response = await sendAs("after");
+      expect([response.status, response.headers.get("x-farebox-removed-tools")]).toEqual([200, "web_search"]);
+      expect(JSON.parse(gateway.received.at(-1)?.body.toString() ?? "")).toEqual(asked);
+    }
+    const conflicting = await sendAs("before");
+    expect([conflicting.status, gateway.received.length], "it was sent with its tools").toEqual([409, 3]);
+  });
+
   it("costs what the gateway bills", async () => {
     await using proxy = await startProxy();
     await proxy.budget("key:alice", "5");

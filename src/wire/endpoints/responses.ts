@@ -57,8 +57,8 @@ export const responses: Endpoint = {
   maximum: { api: "responses", fields: ["max_output_tokens"], absent: null },
 };
 
-/** Replaces the items of a conversation by an encrypted one. No field limits its length. */
-export const compactedResponses: Endpoint = { ...anyResponse, route: "/v1/responses/compact" };
+/** Replaces the items of a conversation by an encrypted one. No field limits its length. Codex sends its tools too. */
+export const compactedResponses: Endpoint = { ...anyResponse, route: "/v1/responses/compact", hasToolPolicy: true };
 
 function readAnswer(bytes: Buffer): ModelAnswer | undefined {
   const parse = () => parseJson(bytes.toString("utf8"));
