@@ -238,7 +238,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "runs of a model that are added up before their tier is chosen": [
     {
-      file: "request/meter.ts",
+      file: "request/charged-usage.ts",
       from: "...(merged.runs && { billedRuns: merged.runs })",
       to: "...(merged.isRounded && { billedRuns: priced })",
     },

@@ -9,7 +9,7 @@ import { ceilingPrice } from "../core/price.ts";
 import { hasVariant, plainTerms, type HostedTools, type RequestTerms } from "../core/bounds.ts";
 import { anyServiceTier, factorValueOf, serviceTierOf, variantName } from "../core/rate-variants.ts";
 import { billingOfRuns } from "../core/runs.ts";
-import { usageFor, type Billed, type OwnPrice } from "./meter.ts";
+import { usageFor, type Billed, type OwnPrice } from "./charged-usage.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
 /** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */

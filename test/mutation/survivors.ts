@@ -119,12 +119,14 @@ export const survivors: Readonly<Record<string, readonly Accepted[]>> = {
   "request/meter.ts": [
     { why: "The code only asks whether the unit is characters.", mutants: ['meterResponse: "token" → ""'] },
     {
-      why: "A text that is not a class has no tokens in a usage, and is left out.",
-      mutants: ['mediaClasses: [] → ["Stryker was here"]', 'mediaClasses: [] → ["Stryker was here"]'],
-    },
-    {
       why: "Only prompts of a chat have images, which are cut off at their number.",
       mutants: ['countAll: [] → ["Stryker was here"]'],
+    },
+  ],
+  "request/charged-usage.ts": [
+    {
+      why: "A text that is not a class has no tokens in a usage, and is left out.",
+      mutants: ['mediaClasses: [] → ["Stryker was here"]', 'mediaClasses: [] → ["Stryker was here"]'],
     },
   ],
   "core/cost.ts": [

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { costOf } from "../../../src/core/cost.ts";
 import type { PicoUsd, PicoUsdPerToken } from "../../../src/core/money.ts";
 import { noTokens, type Doubt, type TokenClass, type TokenCounts } from "../../../src/core/usage.ts";
-import { usageFor } from "../../../src/request/meter.ts";
+import { usageFor } from "../../../src/request/charged-usage.ts";
 import { endpoints } from "../../../src/wire/endpoints/endpoints.ts";
 import { model, pinned, request } from "./examples.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { withMediaTokens, type MediaClasses } from "../../../src/request/meter.ts";
+import { withMediaTokens, type MediaClasses } from "../../../src/request/charged-usage.ts";
 import type { PicoUsdPerToken } from "../../../src/core/money.ts";
 import type { PriceVersion } from "../../../src/core/price.ts";
 import { noTokens, type TokenCounts, type Usage } from "../../../src/core/usage.ts";
