@@ -9,7 +9,7 @@ import {
   type HoldResult,
   type Posting,
   type SettleResult,
-  type InjectedResult,
+  type FirstTextResult,
 } from "../ports/ledger.ts";
 import {
   endsHold,
@@ -277,8 +277,8 @@ export class QueuedCharges implements Charging {
     return this.#commands.submit(["extend", id, amount, atLeast, at]).then(replyOf);
   }
 
-  injectedFor(idempotency: string, injected: string | null, at: number): Promise<InjectedResult> {
-    return this.#commands.submit(["run", "injectedValues.injectedFor", [idempotency, injected, at]]).then(replyOf);
+  firstText(name: string, text: string | null, at: number): Promise<FirstTextResult> {
+    return this.#commands.submit(["run", "firstTexts.firstText", [name, text, at]]).then(replyOf);
   }
 
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult> {

@@ -42,11 +42,11 @@ export interface Charging {
   /** Settles a hold without an amount. Handles repeats and recovered holds like `post`. */
   void(id: string, reason: string, end: ChargeEnd): Promise<SettleResult>;
   /**
-   * Stores a text for two days under a name: the values injected into a request with an idempotency key, or a mark of
-   * `LongPrompts`. Returns the first text that was stored under the name; null if no text is stored. If `injected` is
-   * null, only reads.
+   * Stores a text under a name for two days, unless the name has one: the values injected into a request with an
+   * idempotency key, or a mark of `LongPrompts`. Returns the first text under the name; null if there is none. If `text`
+   * is null, only reads.
    */
-  injectedFor(idempotency: string, injected: string | null, at: number): Promise<InjectedResult>;
+  firstText(name: string, text: string | null, at: number): Promise<FirstTextResult>;
   /** Stores an observation of a stream and returns the marks of all models. If `seen` is null, only reads. */
   burstMarks(seen: StreamObservation | null, at: number): Promise<BurstMarksResult>;
 }
@@ -259,16 +259,16 @@ export type HoldResult =
   | { readonly ok: false; readonly reason: "too_many_subjects" }
   | { readonly ok: false; readonly reason: "unavailable" };
 
-export type InjectedResult =
-  | { readonly ok: true; readonly injected: string | null }
+export type FirstTextResult =
+  | { readonly ok: true; readonly text: string | null }
   | { readonly ok: false; readonly reason: "unavailable" };
 
 export type BurstMarksResult =
   | { readonly ok: true; readonly marks: readonly BurstMark[] }
   | { readonly ok: false; readonly reason: "unavailable" };
 
-/** Time for which a value under an idempotency key is stored, in milliseconds. */
-export const injectedKeptMs = 2 * dayMs;
+/** Time for which the first text under a name is stored, in milliseconds. */
+export const firstTextKeptMs = 2 * dayMs;
 
 export type ExtendResult =
   | { readonly ok: true; readonly granted: PicoUsd }

@@ -4,7 +4,7 @@ import type { Charging } from "../ports/ledger.ts";
 import { isIdempotencyHeader } from "../wire/headers.ts";
 import { listOr, objectOr, parseJson, textOr } from "../wire/json.ts";
 
-type InjectedValuesDeps = { readonly ledger: Pick<Charging, "injectedFor"> };
+type InjectedValuesDeps = { readonly ledger: Pick<Charging, "firstText"> };
 
 /** Returns the values that Farebox put into an earlier try with the same idempotency key; null for the first try. */
 export async function injectedEarlier(
@@ -15,9 +15,9 @@ export async function injectedEarlier(
   | { readonly ok: true; readonly injected: Pick<InjectedValues, "maximum" | "usage" | "removedTools"> | null }
   | { readonly ok: false; readonly refusal: Refusal }
 > {
-  const earlier = await ledger.injectedFor(idempotency, null, at);
+  const earlier = await ledger.firstText(idempotency, null, at);
   if (!earlier.ok) return { ok: false, refusal: { code: "ledger_unavailable" } };
-  return { ok: true, injected: earlier.injected === null ? null : readInjected(earlier.injected) };
+  return { ok: true, injected: earlier.text === null ? null : readInjected(earlier.text) };
 }
 
 /**
@@ -31,9 +31,9 @@ export async function rememberInjected(
 ): Promise<Refusal | null> {
   if (idempotency === null) return null;
   const text = injectedText(injected);
-  const result = await ledger.injectedFor(idempotency, text, at);
+  const result = await ledger.firstText(idempotency, text, at);
   if (!result.ok) return { code: "ledger_unavailable" };
-  return result.injected === text ? null : conflictingRetry;
+  return result.text === text ? null : conflictingRetry;
 }
 
 /**

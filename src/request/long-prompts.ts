@@ -4,7 +4,7 @@ import type { Charging } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 
 interface LongPromptDeps {
-  readonly ledger: Pick<Charging, "injectedFor">;
+  readonly ledger: Pick<Charging, "firstText">;
   readonly clock: Pick<Clock, "now">;
   readonly log: Log;
   /** Takes over work that continues after the answer, so that a shutdown can wait for it. */
@@ -30,9 +30,9 @@ export class LongPrompts {
   async isMarked(key: string, model: string): Promise<boolean> {
     const now = this.#deps.clock.now();
     for (const day of [now, now - markedMs]) {
-      const mark = await this.#deps.ledger.injectedFor(nameOf(key, model, day), null, now);
+      const mark = await this.#deps.ledger.firstText(nameOf(key, model, day), null, now);
       if (!mark.ok) return true;
-      if (mark.injected !== null && now - Number(mark.injected) < markedMs) return true;
+      if (mark.text !== null && now - Number(mark.text) < markedMs) return true;
     }
     return false;
   }
@@ -44,7 +44,7 @@ export class LongPrompts {
 
   async #store(key: string, model: string, reported: number, bound: number): Promise<void> {
     const now = this.#deps.clock.now();
-    await this.#deps.ledger.injectedFor(nameOf(key, model, now), String(now), now);
+    await this.#deps.ledger.firstText(nameOf(key, model, now), String(now), now);
     this.#deps.log.warn(
       { model, key, reported_tokens: reported, bound_tokens: bound },
       "a prompt had more tokens than the bound by words; prompts of this key to this model are held by their bytes for a day",

@@ -210,7 +210,7 @@ export async function fillLedger(database: string, requests: number): Promise<vo
   });
   await outbox.put([message("a"), message("b")]);
   await outbox.tried("a", { kind: "delivered", at: noon + 1 });
-  await ledger.injectedFor("digest", `{"field":"max_tokens","tokens":64,"why":"output_cap"}`, noon);
+  await ledger.firstText("digest", `{"field":"max_tokens","tokens":64,"why":"output_cap"}`, noon);
   await ledger.burstMarks({ key: "key", model: "gpt-4o", kind: "burst" }, noon);
   await store[Symbol.asyncDispose]();
 

@@ -11,7 +11,7 @@ import { sessions } from "./run-sessions.ts";
 import { streamBursts } from "./stream-bursts.ts";
 import { callbacks, tasks } from "./tasks.ts";
 import { teams } from "./teams.ts";
-import { injectedValues } from "./injected-values.ts";
+import { firstTexts } from "./first-texts.ts";
 
 /** Small tables by the names that `run` commands use. */
 export const tables = {
@@ -28,7 +28,7 @@ export const tables = {
   streamBursts,
   tasks,
   teams,
-  injectedValues,
+  firstTexts,
 };
 
 export type Tables = typeof tables;

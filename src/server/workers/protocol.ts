@@ -135,7 +135,7 @@ export type RequestCommand =
   | ExtendCommand
   | PostCommand
   | VoidCommand
-  | Extract<RunCommand, { 1: "injectedValues.injectedFor" | "streamBursts.burstMarks" }>;
+  | Extract<RunCommand, { 1: "firstTexts.firstText" | "streamBursts.burstMarks" }>;
 
 /** Names of the events that workers send to the primary. */
 export const workerEvents = [

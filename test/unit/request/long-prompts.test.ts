@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { InjectedResult } from "../../../src/ports/ledger.ts";
+import type { FirstTextResult } from "../../../src/ports/ledger.ts";
 import { LongPrompts } from "../../../src/request/long-prompts.ts";
 import { silentLog } from "../../support/captured-log.ts";
 import { manualClock } from "../../support/manual-clock.ts";
@@ -16,10 +16,10 @@ function longPrompts() {
     log: silentLog,
     background: (task) => void work.push(task),
     ledger: {
-      async injectedFor(name, text): Promise<InjectedResult> {
+      async firstText(name, text): Promise<FirstTextResult> {
         if (!isAvailable) return { ok: false, reason: "unavailable" };
         if (text !== null && !stored.has(name)) stored.set(name, text);
-        return { ok: true, injected: stored.get(name) ?? null };
+        return { ok: true, text: stored.get(name) ?? null };
       },
     },
   });
