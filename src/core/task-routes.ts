@@ -145,13 +145,13 @@ export const openAiPaths = [
   "/v1/audio",
 ];
 
+/** Paths that only Anthropic's interface has. */
+export const anthropicPaths = ["/v1/messages"];
+
 /** Paths below `/v1` that also work without `/v1`, for clients whose base URL lacks it. */
-export const unversionedPaths = [
-  ...openAiPaths.map((path) => path.slice("/v1".length)),
-  "/messages",
-  "/models",
-  "/farebox",
-];
+export const unversionedPaths = [...openAiPaths, ...anthropicPaths, "/v1/models", "/v1/farebox"].map((path) =>
+  path.slice("/v1".length),
+);
 
 /** Returns true if a path, in any spelling, equals one of these prefixes or is below one. */
 export function isBelow(path: string, prefixes: readonly string[]): boolean {

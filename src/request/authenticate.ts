@@ -18,6 +18,7 @@ import {
 import { smallestCap } from "../core/bounds.ts";
 import { ceilingPrice } from "../core/price.ts";
 import type { OrRefused, Refusal } from "../core/refusals.ts";
+import { anthropicPaths, isBelow } from "../core/task-routes.ts";
 import type { Catalogue } from "../ports/catalogue.ts";
 import type { Changes } from "../ports/changes.ts";
 import type { Clock } from "../ports/clock.ts";
@@ -298,10 +299,9 @@ function credentialsIn(
  * interface with either. Returns undefined if the client used neither, or for another interface.
  */
 export function credentialHeadersOf(
-  exchange: Pick<Exchange, "header">,
-  path: string,
+  exchange: Pick<Exchange, "header" | "path">,
 ): readonly CredentialHeader[] | undefined {
-  if (!/^\/v1\/messages(?:[/?]|$)/.test(path)) return undefined;
+  if (!isBelow(exchange.path, anthropicPaths)) return undefined;
   const used = gatewayCredentials.filter((name) => credentialsIn(exchange, name).length > 0);
   return used.length === 0 ? undefined : used;
 }

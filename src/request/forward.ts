@@ -185,7 +185,7 @@ class Forwarding implements GatewayReceiver {
   start(): void {
     const { exchange, path, headers, body } = this.#params;
     exchange.onClientGone(() => this.#clientGone());
-    const credential = credentialHeadersOf(exchange, path);
+    const credential = credentialHeadersOf(exchange);
     this.#isKeyFormDocumented = credential?.includes("authorization") !== false;
     const request = { method: exchange.method, path, headers, credential, body, silenceMs: this.#limits.silenceMs };
     try {

@@ -1,11 +1,12 @@
 import type { Refusal } from "../core/refusals.ts";
-import { isBelow, openAiPaths } from "../core/task-routes.ts";
+import { anthropicPaths, isBelow, openAiPaths } from "../core/task-routes.ts";
 import { errorOf, noRetry, refusalAnswer, type RefusalAnswer, type WholeError } from "./refusals.ts";
 
 /** Interface whose clients read an error. */
 export type ErrorShape = "openai" | "anthropic";
 
-const messagesPaths = ["/v1/messages", "/messages"];
+/** With the path without `/v1` of a misspelled request. */
+const messagesPaths = [...anthropicPaths, "/messages"];
 
 /**
  * Returns the shape of a refusal. Paths that both interfaces have, and unknown ones, have that of the client: only

@@ -1,7 +1,7 @@
 // cspell:ignore chatkit evals generatecontent Ollama rerank reranking
 import { nearest } from "../../core/fault.ts";
 import type { Refusal } from "../../core/refusals.ts";
-import { callbackPath, canonicalSegments, isBelow, openAiPaths } from "../../core/task-routes.ts";
+import { anthropicPaths, callbackPath, canonicalSegments, isBelow, openAiPaths } from "../../core/task-routes.ts";
 import { mayBeForwarded } from "../../request/passthrough.ts";
 import { passthrough } from "../../wire/endpoints/passthrough.ts";
 
@@ -29,7 +29,7 @@ const endOfBaseUrl = "The base URL of a client ends with /v1";
 
 /** Returns where the base URL of a client of a path ends. */
 function endOfBaseUrlFor(path: string): string {
-  return isBelow(path, ["/v1/messages"]) ? "The base URL of an Anthropic client ends before /v1" : endOfBaseUrl;
+  return isBelow(path, anthropicPaths) ? "The base URL of an Anthropic client ends before /v1" : endOfBaseUrl;
 }
 
 const instead = "use POST /v1/chat/completions or POST /v1/responses";
