@@ -9,7 +9,7 @@ import { ceilingPrice } from "../core/price.ts";
 import { hasVariant, plainTerms, type HostedTools, type RequestTerms } from "../core/bounds.ts";
 import { anyServiceTier, factorValueOf, serviceTierOf, variantName } from "../core/rate-variants.ts";
 import { billingOfRuns } from "../core/runs.ts";
-import { usageFor, type Billed, type OwnPrice } from "./charged-usage.ts";
+import { usageFor, type Billed, type ChargeTerms, type OwnPrice } from "./charged-usage.ts";
 import { pricedFor, type Quote } from "./price.ts";
 
 /** Terms of an answer at the price of the requested model, at the standard tier, without hosted tools. */
@@ -84,6 +84,12 @@ function callsOf(stated: ToolCalls = noCalls, asked: HostedTools | null): ToolCa
   return { ...others, [previewSearch]: searches };
 }
 
+/** Returns the request and the prices that decide the charge of an answer, by the terms of `billedAs`. */
+export function chargeTerms(quote: Quote, billed: ChargeTerms["billed"]): ChargeTerms {
+  const { model, request } = quote;
+  return { model, request, billed, runPrice: (name) => servedBy(quote, name) };
+}
+
 const asAsked: OwnPrice = { isOther: false, price: null };
 
 /** Returns the id of the model that answered; undefined if the request did not name it. */
@@ -96,7 +102,7 @@ function answeredBy(quote: Quote, name: string | null): string | undefined {
 }
 
 /** Compares a model that an answer names with the requested model, by the prices in force at the admission. */
-export function servedBy(quote: Quote, name: string | null): OwnPrice {
+function servedBy(quote: Quote, name: string | null): OwnPrice {
   const { request, model, at, catalogue } = quote;
   if (name === null || model === undefined || name === request.model || name === model.id) return asAsked;
   // Only named models count, because the ceiling price does not show what an unknown model costs.
@@ -130,7 +136,7 @@ export function costHeaders(
   answer: ModelAnswer,
 ): HeaderList {
   const billed = billedAs(quote, answer);
-  const usage = usageFor({ ...quote, billed, runPrice: (model) => servedBy(quote, model) }, answer.usage);
+  const usage = usageFor(chargeTerms(quote, billed), answer.usage);
   if (price === null || usage === undefined) return [];
   const [{ servedPrice, billing }] = billed;
   const prices = { price, servedPrice: servedPrice?.version ?? null };

@@ -6,7 +6,7 @@ import type { ChargePosted, Events } from "../ports/events.ts";
 import type { ChargeEnd, Charging, SettleResult } from "../ports/ledger.ts";
 import type { Log } from "../ports/log.ts";
 import type { Authenticated } from "./authenticate.ts";
-import { billedAs, servedBy } from "./billed.ts";
+import { billedAs, chargeTerms } from "./billed.ts";
 import type { GrowingHold } from "./growing-hold.ts";
 import type { PendingCharge } from "./hold.ts";
 import type { Slot } from "./rate-limits.ts";
@@ -131,14 +131,11 @@ export async function settleMetered(
 ): Promise<ChargePosted | null> {
   const { charge, held, growing, slot, who } = metered;
   const { quote, body } = held;
-  const { model, request } = quote;
   const inFlightTokens = growing?.inFlightTokens ?? 0;
   const terms = billedAs(quote, stated);
   let outcome: Outcome;
   try {
-    const runPrice = (name: string) => servedBy(quote, name);
-    const params = { model, body, request, inFlightTokens, billed: terms, runPrice };
-    outcome = await meterResponse(steps, ending, params);
+    outcome = await meterResponse(steps, ending, { ...chargeTerms(quote, terms), body, inFlightTokens });
   } catch (error) {
     steps.log.error({ request_id: charge.id, err: error }, "an answer could not be metered; its hold is posted");
     outcome = { kind: "unknown", reason: "not_metered" };
@@ -146,7 +143,7 @@ export async function settleMetered(
     release();
   }
   const hold = growing === undefined ? charge.hold : await growing.settled();
-  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), request.fields.doubts);
+  const doubts = mergeDoubts(outcome.doubts, ...terms.map((billed) => billed.doubts), quote.request.fields.doubts);
   const charges = terms.map(({ servedPrice, answered, billing }) => ({
     charge: { ...charge, hold, servedPrice, answered },
     outcome:
