@@ -10,7 +10,8 @@ import type { Log } from "../ports/log.ts";
 import { balanceField, balanceIn, readAccount } from "../wire/account.ts";
 import { answerHeaders } from "../wire/headers.ts";
 import { readStatedError } from "../wire/stated-error.ts";
-import { valueAt, withMembersHidden, type JsonObject } from "../wire/json.ts";
+import { withMembersHidden } from "../wire/json-edit.ts";
+import { valueAt, type JsonObject } from "../wire/json.ts";
 import { type Authenticate, withKey } from "./authenticate.ts";
 import {
   fetchWhole,

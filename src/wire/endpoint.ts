@@ -7,7 +7,8 @@ import type { RequestFields } from "./findings.ts";
 import type { OutputListener } from "./stream-output.ts";
 import type { Transcript } from "./stream-transcript.ts";
 import type { TextApi } from "../core/bounds.ts";
-import { jsonMembers, parseJson, replaced, withMember } from "./json.ts";
+import { replaced, withMember } from "./json-edit.ts";
+import { jsonMembers, parseJson } from "./json.ts";
 
 /** Describes one kind of request: how Farebox reads its bytes and its answers. */
 export interface Endpoint {

@@ -2,6 +2,7 @@ import type { HostedTools } from "../core/bounds.ts";
 import { invalid, type OrRefused } from "../core/refusals.ts";
 import { responseTools } from "./field-table.ts";
 import type { RequestFields } from "./findings.ts";
+import { replaced, withoutElements, withoutMembers } from "./json-edit.ts";
 import {
   isObject,
   jsonElements,
@@ -9,11 +10,8 @@ import {
   listOr,
   objectOr,
   parseJson,
-  replaced,
   textOr,
   valueAt,
-  withoutElements,
-  withoutMembers,
   type JsonObject,
 } from "./json.ts";
 import { callOf, listedTools } from "./model-request.ts";

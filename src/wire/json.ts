@@ -1,6 +1,6 @@
-const quote = 0x22;
+export const quote = 0x22;
 const backslash = 0x5c;
-const openBrace = 0x7b;
+export const openBrace = 0x7b;
 const closeBrace = 0x7d;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
@@ -200,7 +200,7 @@ function pathOf(names: readonly string[]): string {
 }
 
 /** Returns the offset of the first byte at or after `from` that is not white space. */
-function skipSpace(bytes: Buffer, from: number): number {
+export function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
   while (isSpace(bytes[at])) at++;
   return at;
@@ -327,13 +327,6 @@ export function skipString(bytes: Buffer, from: number): number {
   }
 }
 
-/* The following functions change only a part of a JSON text. The text must be valid JSON. */
-
-/** Returns the bytes with the span from `start` to `end` replaced. */
-export function replaced(bytes: Buffer, start: number, end: number, by: string | Buffer): Buffer {
-  return Buffer.concat([bytes.subarray(0, start), typeof by === "string" ? Buffer.from(by) : by, bytes.subarray(end)]);
-}
-
 /**
  * Yields every member with a wanted name, at any depth, including repeated names. Skips the members inside the value of
  * another wanted member.
@@ -357,25 +350,6 @@ export function* membersNamed(bytes: Buffer, isWanted: (name: string) => boolean
 }
 
 /**
- * Replaces the value of every secret member, at any depth, with the text `shown`. Returns the same bytes if there are
- * no secret members.
- */
-export function withMembersHidden(bytes: Buffer, isSecret: (name: string) => boolean, shown: string): Buffer {
-  const replacement = Buffer.from(JSON.stringify(shown));
-  const pieces: Buffer[] = [];
-  let copied = 0;
-  for (const { valueStart, valueEnd } of membersNamed(bytes, isSecret)) {
-    pieces.push(bytes.subarray(copied, valueStart), replacement);
-    copied = valueEnd;
-  }
-  return pieces.length === 0 ? bytes : Buffer.concat([...pieces, bytes.subarray(copied)]);
-}
-
-function parsedString(quoted: Buffer): string {
-  return String(parseJson(quoted.toString("utf8")));
-}
-
-/**
  * Returns the position of the value at a path of names; undefined if a member is missing. If a name is repeated, the
  * last counts, as in `JSON.parse`.
  */
@@ -391,74 +365,6 @@ export function valueAt(
     found = { valueStart: offset + member.valueStart, valueEnd: offset + member.valueEnd };
   }
   return found;
-}
-
-/** Sets one member of an object. `value` is JSON. Adds a missing member at the start. */
-export function withMember(object: Buffer, name: string, value: string): Buffer {
-  const members = jsonMembers(object);
-  const stated = members.findLast((member) => member.name === name);
-  if (stated !== undefined) return replaced(object, stated.valueStart, stated.valueEnd, value);
-  const brace = object.indexOf(openBrace) + 1;
-  return replaced(object, brace, brace, `${JSON.stringify(name)}:${value}${members.length === 0 ? "" : ","}`);
-}
-
-/** Removes members of an object by their names, including repeated ones. */
-export function withoutMembers(object: Buffer, names: ReadonlySet<string>): Buffer {
-  let next = skipSpace(object, 0) + 1;
-  const parts = jsonMembers(object).map(({ name, valueEnd }) => {
-    const part = { start: skipSpace(object, next), end: valueEnd, isKept: !names.has(name) };
-    // After the comma that follows the value.
-    next = skipSpace(object, valueEnd) + 1;
-    return part;
-  });
-  return keptParts(object, parts);
-}
-
-/** Removes elements of a list by their indexes. */
-export function withoutElements(list: Buffer, indexes: ReadonlySet<number>): Buffer {
-  const parts = (jsonElements(list, Infinity) ?? []).map((element, index) => {
-    const start = element.byteOffset - list.byteOffset;
-    return { start, end: start + element.length, isKept: !indexes.has(index) };
-  });
-  return keptParts(list, parts);
-}
-
-/** Removes members or elements, each with the comma before it, or after it if no earlier one is kept. */
-function keptParts(
-  bytes: Buffer,
-  parts: readonly { readonly start: number; readonly end: number; readonly isKept: boolean }[],
-): Buffer {
-  const [first, last] = [parts[0], parts.at(-1)];
-  if (first === undefined || last === undefined || parts.every(({ isKept }) => isKept)) return bytes;
-  const pieces: Buffer[] = [];
-  parts.forEach(({ start, end, isKept }, index) => {
-    if (isKept) pieces.push(bytes.subarray(pieces.length === 0 ? start : (parts[index - 1]?.end ?? start), end));
-  });
-  return Buffer.concat([bytes.subarray(0, first.start), ...pieces, bytes.subarray(last.end)]);
-}
-
-/**
- * Replaces every string that contains one of the texts with the result of `rewrite`, which receives the parsed string.
- */
-export function withStringsRewritten(
-  bytes: Buffer,
-  texts: readonly string[],
-  rewrite: (parsed: string) => string,
-): Buffer {
-  const needles = texts.filter((text) => text !== "");
-  if (!needles.some((text) => bytes.includes(text))) return bytes;
-  const pieces: Buffer[] = [];
-  let copied = 0;
-  for (let start = bytes.indexOf(quote); start !== -1;) {
-    const after = skipString(bytes, start);
-    const quoted = bytes.subarray(start, after);
-    if (needles.some((text) => quoted.includes(text))) {
-      pieces.push(bytes.subarray(copied, start), Buffer.from(JSON.stringify(rewrite(parsedString(quoted)))));
-      copied = after;
-    }
-    start = bytes.indexOf(quote, after);
-  }
-  return Buffer.concat([...pieces, bytes.subarray(copied)]);
 }
 
 /** Longest text from the gateway that Farebox stores, in UTF-16 units. */

@@ -1,5 +1,6 @@
 import { invalid, type OrRefused } from "../core/refusals.ts";
-import { isObject, jsonMembers, parseJson, withMember, withMembersHidden, withStringsRewritten } from "./json.ts";
+import { withMember, withMembersHidden, withStringsRewritten } from "./json-edit.ts";
+import { isObject, jsonMembers, parseJson } from "./json.ts";
 import { equalFolded } from "./findings.ts";
 
 /**

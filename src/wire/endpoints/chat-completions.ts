@@ -26,18 +26,8 @@ import type { RequestSize } from "../../core/bounds.ts";
 import type { ChatText, ToolTurn } from "../../core/prompt-text.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import type { Findings } from "../findings.ts";
-import {
-  isObject,
-  jsonMembers,
-  lengthInFull,
-  listOr,
-  objectOr,
-  parseJson,
-  replaced,
-  textOr,
-  withMember,
-  type JsonObject,
-} from "../json.ts";
+import { replaced, withMember } from "../json-edit.ts";
+import { isObject, jsonMembers, lengthInFull, listOr, objectOr, parseJson, textOr, type JsonObject } from "../json.ts";
 import {
   bytesOutside,
   CountedParts,

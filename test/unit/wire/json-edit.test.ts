@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { valueAt, withMembersHidden } from "../../../src/wire/json.ts";
+import { withMembersHidden } from "../../../src/wire/json-edit.ts";
+import { valueAt } from "../../../src/wire/json.ts";
 
 const isSecret = (name: string) => name.includes("secret");
 
