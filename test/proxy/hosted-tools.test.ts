@@ -146,6 +146,13 @@ describe("hosted tools that nothing bounds", () => {
       `{"model":"small","input":[{"type":"additional_tools","tools":[${fn}]},{"role":"user","content":"hi"}]}`,
       "web_search",
     ],
+    [
+      "tools of Messages, and the servers that they name",
+      "/v1/messages",
+      `{"mcp_servers":[{"type":"url","url":"https://mcp.example","name":"m"}],"model":"small","max_tokens":50,${messages},"tools":[{"type":"mcp_toolset","mcp_server_name":"m"},{"name":"f","input_schema":{"type":"object"}},{"type":"code_execution_20250825","name":"code_execution"}]}`,
+      `{"model":"small","max_tokens":50,${messages},"tools":[{"name":"f","input_schema":{"type":"object"}}]}`,
+      "code_execution_20250825, mcp_servers, mcp_toolset",
+    ],
   ])("%s", async (_, path, given, expected, removed) => {
     const result = await send(await limitedKey({ hostedTools: "remove" }), given, { path });
     expect([result.status, result.sent]).toEqual([200, [expected]]);
