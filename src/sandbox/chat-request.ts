@@ -13,6 +13,8 @@ export interface ChatRequest {
   readonly logprobs: boolean;
   readonly tool: ForcedTool | undefined;
   readonly promptTokens: number;
+  /** True if the answer of /v1/responses is a compaction of the conversation. */
+  readonly compacts?: boolean;
   /** Scenario that the last message states as `#sandbox cut:5`. Proxies pass the message on unchanged. */
   readonly scenario: string | undefined;
 }

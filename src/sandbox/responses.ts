@@ -16,22 +16,29 @@ import type { Scenario } from "./scenarios.ts";
 import { interleaved, type StreamEvent } from "./stream-events.ts";
 
 /** Form of `POST /v1/responses`, which has items as input and output, and typed events. */
-export const responsesForm: TextForm = { read, body: (answer) => responseOf(answer, whole(answer)), events };
+export const responsesForm: TextForm = {
+  read,
+  body: (answer, request) => responseOf(answer, whole(answer, request)),
+  events,
+};
 
 /** Form of `POST /v1/responses/compact`, whose answer is one encrypted item. */
 export const compactionForm: TextForm = { read, body: compactionOf, events };
 
 function compactionOf(answer: Answer): Fields {
-  const [choice] = answer.choices;
-  const id = answer.id.replace("chatcmpl-", "cmp_");
-  const encrypted_content = Buffer.from(choice === undefined ? "" : textOf(choice)).toString("base64");
   return {
     id: answer.id.replace("chatcmpl-", "resp_"),
     object: "response.compaction",
     created_at: answer.created,
-    output: [{ type: "compaction", id, encrypted_content }],
+    output: [compactionItem(answer)],
     usage: usageOf(answer),
   };
+}
+
+function compactionItem(answer: Answer): Fields {
+  const [choice] = answer.choices;
+  const encrypted_content = Buffer.from(choice === undefined ? "" : textOf(choice)).toString("base64");
+  return { type: "compaction", id: answer.id.replace("chatcmpl-", "cmp_"), encrypted_content };
 }
 
 function read(bytes: Buffer): ChatRequest | string {
@@ -52,6 +59,7 @@ function read(bytes: Buffer): ChatRequest | string {
     // In this interface, an entry of `tools` is itself the definition of the function.
     tool: forcedTool(fieldsIn(tools), choice, isObject(choice) ? choice["name"] : undefined),
     promptTokens: promptTokens([...system, ...items], tools),
+    compacts: items.at(-1)?.["type"] === "compaction_trigger",
     scenario: bytes.includes("#sandbox") ? marker(items.at(-1)?.["content"]) : undefined,
   };
 }
@@ -62,8 +70,9 @@ interface Progress {
   readonly usage: Fields | null;
 }
 
-function whole(answer: Answer): Progress {
+function whole(answer: Answer, { compacts }: ChatRequest): Progress {
   const [choice] = answer.choices;
+  if (compacts === true) return { status: "completed", output: [compactionItem(answer)], usage: usageOf(answer) };
   const status = choice?.finishReason === "length" ? "incomplete" : "completed";
   return { status, output: choice === undefined ? [] : [itemOf(answer, choice, status)], usage: usageOf(answer) };
 }
@@ -133,7 +142,7 @@ function usageOf({ usage }: Answer): Fields | null {
   };
 }
 
-function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
+function* events(answer: Answer, request: ChatRequest, scenario: Scenario): Generator<StreamEvent> {
   let number = 0;
   const event = (kind: StreamEvent["kind"], name: string, fields: Fields, tokens = 0): StreamEvent => ({
     kind,
@@ -146,6 +155,13 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   yield event("role", "response.in_progress", { response: begun });
   const [choice] = answer.choices;
   if (choice === undefined) return;
+  if (request.compacts === true) {
+    const done = whole(answer, request);
+    const [item] = done.output;
+    yield event("delta", "response.output_item.done", { output_index: 0, item }, tokensOf(choice.pieces));
+    yield event("done", "response.completed", { response: responseOf(answer, done) });
+    return;
+  }
   const item = itemOf(answer, choice, "in_progress", "");
   yield event("role", "response.output_item.added", { output_index: 0, item });
   const at = { item_id: item["id"], output_index: 0, ...(choice.tool === undefined && { content_index: 0 }) };
@@ -166,7 +182,7 @@ function* events(answer: Answer, _request: ChatRequest, scenario: Scenario): Gen
   }
   if ("no-finish" in scenario) return;
   const text = textOf(choice);
-  const { status, output, usage } = whole(answer);
+  const { status, output, usage } = whole(answer, request);
   yield event(
     "role",
     `response.${textEvent}.done`,

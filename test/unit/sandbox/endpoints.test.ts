@@ -61,3 +61,31 @@ describe.each(requests)("the sandbox's %s", (path, body) => {
     expect((await post(path, body(), { "x-sandbox-scenario": "none-such" })).status).toBe(400);
   });
 });
+
+describe("the sandbox's /v1/responses", () => {
+  const asked = { model: "gpt-4o", input: [{ role: "user", content: "hello" }, { type: "compaction_trigger" }] };
+  const compaction = {
+    type: "compaction",
+    id: expect.stringMatching(/^cmp_/) as string,
+    encrypted_content: expect.stringMatching(/^\w+=*$/) as string,
+  };
+
+  it("compacts the conversation when the request ends with a trigger", async () => {
+    expect(await (await post("/v1/responses", asked)).json()).toMatchObject({ output: [compaction] });
+  });
+
+  it("streams the compaction as the only item", async () => {
+    const before = sandbox.billed;
+    const text = await (await post("/v1/responses", { ...asked, stream: true })).text();
+    const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => JSON.parse(data) as { type: string });
+    expect(events.slice(-2)).toMatchObject([
+      { type: "response.output_item.done", item: compaction },
+      {
+        type: "response.completed",
+        response: { output: [compaction], usage: { input_tokens: expect.any(Number) as number } },
+      },
+    ]);
+    expect(events.filter(({ type }) => type === "response.output_item.done")).toHaveLength(1);
+    expect(sandbox.billed.cost).toBeGreaterThan(before.cost);
+  });
+});
