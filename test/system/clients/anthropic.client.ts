@@ -69,7 +69,7 @@ const node: Run = async (kinds, { baseURL, apiKey }) => {
 const python: Run = async (kinds, { baseURL, apiKey }) => {
   await using home = await temporaryHome();
   const args = [pythonScript("anthropic_sdk.py"), ...kinds];
-  const env = { ANTHROPIC_BASE_URL: baseURL.replace("/v1", ""), ANTHROPIC_API_KEY: apiKey };
+  const env = { ANTHROPIC_BASE_URL: baseURL.replace("/v1", ""), ANTHROPIC_AUTH_TOKEN: apiKey };
   const { code, stdout, stderr, outside: tried } = await runForeign(pythonProgram("python"), args, home.path, env);
   expect({ code, tried, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, tried: [], stderr: "" });
   return JSON.parse(stdout) as Shown[];

@@ -1,30 +1,56 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
+import type { AgentSessionJson } from "../../../src/reporting/shapes/agent-sessions.ts";
+import type { ReportJson } from "../../../src/reporting/shapes/figures.ts";
+import { callAdmin } from "../../support/admin-client.ts";
+import { runFarebox } from "../../support/farebox-process.ts";
+import { priceFolder } from "../../support/price-files.ts";
+import { runAsSession, runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
 import {
   allAsBilled,
+  costOf,
   gatewayText,
+  printedFigures,
   proxyOfFile,
   refusedByFarebox,
+  startWatchedProxy,
   type Endpoint,
   type Seen,
 } from "./support/watched-proxy.ts";
 
 /** The gateway charges official prices, so that tokens of the cache differ from others. */
+const adminToken = "of-this-file-0123456789";
+const prices = {
+  "claude-opus-5-5": {
+    input: "4.00",
+    cachedInput: "0.20",
+    cacheWrite: "5.00",
+    cacheWriteForAnHour: "8.00",
+    output: "20.00",
+    search: "0.01",
+  },
+};
 const proxy = await proxyOfFile({
   budget: "20",
-  env: { FAREBOX_PRESET: "official" },
-  prices: {
-    "claude-opus-5-5": {
-      input: "4.00",
-      cachedInput: "0.20",
-      cacheWrite: "5.00",
-      cacheWriteForAnHour: "8.00",
-      output: "20.00",
-      search: "0.01",
-    },
-  },
+  env: { FAREBOX_PRESET: "official", FAREBOX_ADMIN_TOKEN: adminToken },
+  prices,
 });
+
+/** Price file without a price of the fast mode. */
+const withoutFactors = `provider: anthropic
+models:
+  claude-opus-5-5:
+    context_tokens: 1000000
+    max_output_tokens: 128000
+    error_factor: "2"
+    prices:
+      - from: 2026-01-01
+        source: "made up for a test"
+        official: { input: "4.00", cached_input: "0.20", cache_write: "5.00", cache_write_1h: "8.00", output: "20.00" }
+        gateway: { input: "4.00", cached_input: "0.20", cache_write: "5.00", cache_write_1h: "8.00", output: "20.00" }
+`;
 
 const entered = "/v1/messages?beta=true";
 
@@ -38,16 +64,16 @@ interface Run {
   readonly variable?: "ANTHROPIC_AUTH_TOKEN" | "ANTHROPIC_API_KEY";
 }
 
+/** Turns off connections to other hosts. */
+const quiet = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_TELEMETRY: "1", DISABLE_AUTOUPDATER: "1" };
+
 /** Runs Claude Code as in docs/clients.md, in a home that several runs may share. */
 function runIn(home: string, at: Endpoint, run: Run = {}): Promise<ProgramEnd> {
   const { prompt = "Say hello.", more = [], variable = "ANTHROPIC_AUTH_TOKEN" } = run;
   return runForeign(process.execPath, [program, "-p", prompt, "--model", "claude-opus-5-5", ...more], home, {
-    CLAUDE_CONFIG_DIR: `${home}/.claude`,
+    ...quiet,
     ANTHROPIC_BASE_URL: at.baseURL.replace("/v1", ""),
     [variable]: at.apiKey,
-    CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
-    DISABLE_TELEMETRY: "1",
-    DISABLE_AUTOUPDATER: "1",
   });
 }
 
@@ -130,21 +156,107 @@ it("Claude Code searches the web, which is a request of its own with a fee for e
   expect(seen.charges[1]?.billing.calls).toEqual({ web_search_call: 2 });
 });
 
-it("Claude Code runs two sub-agents; the gateway receives their ids", async () => {
+/** Makes the gateway start two sub-agents at the next request. */
+function startTwoAgents(): void {
   const calls = ["one", "two"].map((name) => ({
     name: "Agent",
     input: { description: name, prompt: `Say ${name}.`, subagent_type: "general-purpose" },
   }));
   proxy.gatewayWill(`tool-calls:${JSON.stringify(calls)}`, undefined);
+}
+
+type Charges = Seen["charges"];
+
+/** Returns the requests and the cost of each agent of a run with two sub-agents, the main agent first. */
+function ofAgents(charges: Charges) {
+  const byAgent = [...Map.groupBy(charges, ({ tags }) => tags["agent"] ?? null)];
+  expect(byAgent.map(([agent]) => typeof agent)).toEqual(["object", "string", "string"]);
+  return byAgent.map(([agent, own]) => ({ agent, requests: own.length, cost_usd: costOf(own) }));
+}
+
+it("Claude Code runs two sub-agents; rows, sessions and reports state the cost of each", async () => {
+  startTwoAgents();
   expect(await shown({ prompt: "Ask two agents." })).toMatch(/\w+/);
   const seen = await proxy.seen();
   // The main agent continues when it has started them, and when they report: once for both or once for each.
   expect([5, 6]).toContain(seen.atFarebox.length);
   charged(seen, seen.atFarebox.length);
-  const ids = (name: string) =>
-    new Set(seen.headersAtGateway.flatMap(({ [name]: id }) => (id === undefined ? [] : [id])));
-  expect(ids("x-claude-code-agent-id").size).toBe(2);
-  expect(ids("x-claude-code-session-id").size).toBe(1);
+  const { charges, headersAtGateway } = seen;
+  const inRows = charges.map(({ tags: { agent_session, agent, parent_agent } }) => [
+    agent_session,
+    agent,
+    parent_agent,
+  ]);
+  const names = ["session", "agent", "parent-agent"].map((name) => `x-claude-code-${name}-id`);
+  const sent = headersAtGateway.map((headers) => names.map((name) => headers[name]));
+  expect(inRows.toSorted()).toEqual(sent.toSorted());
+  const [[id] = []] = inRows;
+  expect(new Set(inRows.map(([session]) => session))).toEqual(new Set([expect.any(String)]));
+
+  const own = ofAgents(charges);
+  const total = { requests: charges.length, cost_usd: costOf(charges) };
+  const { json } = await callAdmin(proxy.running.url, "GET", `/sessions/${id}`, { token: adminToken });
+  const session = json as AgentSessionJson;
+  expect(session).toMatchObject({ id, keys: ["alice"], ...total, models: [{ model: "claude-opus-5-5", ...total }] });
+  expect(session.agents).toMatchObject(
+    own.map((each, index) => ({
+      ...each,
+      depth: Math.min(index, 1),
+      total_usd: index === 0 ? costOf(charges) : each.cost_usd,
+    })),
+  );
+
+  const by = ["report", "--by", "tag:agent_session,tag:agent", "--json"];
+  const { stdout } = await runFarebox(by, { env: { FAREBOX_DATABASE: proxy.running.database } });
+  const rows = (JSON.parse(stdout) as ReportJson).rows.filter((row) => row["tag:agent_session"] === id);
+  expect(rows).toHaveLength(own.length);
+  for (const { agent, ...figures } of own)
+    expect(rows.find((row) => row["tag:agent"] === agent)).toMatchObject(figures);
+});
+
+it("Claude Code needs no setting under `farebox run`, which prints the cost of each sub-agent", async () => {
+  await using home = await temporaryHome();
+  const claude = join(home.path, "claude");
+  await writeFile(claude, `#!/bin/sh\nexec "${process.execPath}" "${program}" "$@"\n`, { mode: 0o755 });
+  startTwoAgents();
+  const command = [claude, "-p", "Ask two agents.", "--model", "claude-opus-5-5"];
+  // The key of the user's account would be a second credential, which Farebox refuses.
+  const env = { ...quiet, ANTHROPIC_API_KEY: "sk-ant-of-the-user" };
+  const { code, stdout, stderr, outside } = await runAsSession(command, home.path, { ...proxy.rich, env });
+  expect({ code, stdout, outside }).toEqual({ code: 0, stdout: expect.stringMatching(/\w+/) as string, outside: [] });
+  const seen = await proxy.seen();
+  const { charges } = seen;
+  charged({ ...seen, atFarebox: seen.atFarebox.filter((path) => path === entered) }, charges.length);
+  const of = (name: string | null) => printedFigures(charges.filter(({ tags }) => (tags["agent"] ?? null) === name));
+  const agents = ofAgents(charges).map(({ agent }) => agent);
+  expect(stderr.split("\n")).toEqual([
+    `farebox: session ${charges[0]?.tags["session"]} of alice: ${printedFigures(charges)}`,
+    "  model: claude-opus-5-5",
+    ...agents.map((agent) => (agent === null ? `  main agent: ${of(agent)}` : `    agent ${agent}: ${of(agent)}`)),
+    "",
+  ]);
+});
+
+const fast = { more: ["--settings", JSON.stringify({ fastMode: true })] };
+const speedsIn = ({ atGateway }: Seen) => atGateway.map((body) => (JSON.parse(body) as { speed?: string }).speed);
+
+it("Claude Code's fast mode is charged at its price", async () => {
+  expect(await shown(fast)).toMatch(/\w+/);
+  const seen = await proxy.seen();
+  charged(seen, 1);
+  expect(speedsIn(seen)).toEqual(["fast"]);
+  expect(seen.charges[0]?.billing.serviceTier).toBe("fast");
+});
+
+it("Claude Code continues at standard speed when its budget cannot bound the fast mode", async () => {
+  using pricing = priceFolder(withoutFactors);
+  await using other = await startWatchedProxy({ budget: "20", env: { FAREBOX_PRICING: pricing.path }, prices });
+  await using home = await temporaryHome();
+  const { code, stdout } = await runIn(home.path, other.rich, fast);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/\w+/) as string });
+  const seen = await other.seen();
+  expect([seen.atFarebox, speedsIn(seen)]).toEqual([[entered, entered], [undefined]]);
+  charged({ ...seen, atFarebox: [entered] }, 1);
 });
 
 async function failed(at: Endpoint, run?: Run): Promise<string> {

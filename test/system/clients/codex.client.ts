@@ -2,8 +2,16 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
-import { allAsBilled, proxyOfFile, refusedByFarebox, type Endpoint } from "./support/watched-proxy.ts";
+import { usd } from "../../../src/core/money.ts";
+import { runAsSession, runForeign, temporaryHome, type ProgramEnd } from "./support/program.ts";
+import {
+  allAsBilled,
+  printedFigures,
+  proxyOfFile,
+  refusedByFarebox,
+  type Endpoint,
+  type Seen,
+} from "./support/watched-proxy.ts";
 
 const proxy = await proxyOfFile();
 
@@ -24,15 +32,30 @@ wire_api = "responses"
 /** Settings for Codex's built-in provider, which tries a WebSocket first. */
 const builtIn = ({ baseURL }: Endpoint) => `openai_base_url = "${baseURL}"\n`;
 
-async function runCodex(at: Endpoint, { provider = ownProvider, search = "disabled" } = {}): Promise<ProgramEnd> {
+interface Run {
+  readonly provider?: (at: Endpoint) => string;
+  /** Setting of the web search; empty for Codex's own default, which searches. */
+  readonly search?: string;
+  /** Other lines of the configuration. */
+  readonly more?: string;
+  readonly args?: readonly string[];
+}
+
+async function runCodex(at: Endpoint, run: Run = {}): Promise<ProgramEnd> {
   await using home = await temporaryHome();
-  const codexHome = join(home.path, ".codex");
-  await mkdir(codexHome);
-  const config = `model = "gpt-5"\n${search === "" ? "" : `web_search = "${search}"\n`}${provider(at)}`;
+  return await runCodexIn(home.path, at, run);
+}
+
+/** Runs Codex in a home that several runs may share. */
+async function runCodexIn(home: string, at: Endpoint, run: Run = {}): Promise<ProgramEnd> {
+  const { provider = ownProvider, search = "disabled", more = "", args = [] } = run;
+  const codexHome = join(home, ".codex");
+  await mkdir(codexHome, { recursive: true });
+  const config = `model = "gpt-5"\n${search === "" ? "" : `web_search = "${search}"\n`}${more}${provider(at)}`;
   await writeFile(join(codexHome, "config.toml"), config);
   await writeFile(join(codexHome, "auth.json"), JSON.stringify({ auth_mode: "apikey", OPENAI_API_KEY: at.apiKey }));
-  const args = ["exec", "--skip-git-repo-check", "--sandbox", "read-only", "Say hello."];
-  return await runForeign(process.execPath, [program, ...args], home.path, {
+  const words = ["exec", "--skip-git-repo-check", "--sandbox", "read-only", ...args, "Say hello."];
+  return await runForeign(process.execPath, [program, ...words], home, {
     CODEX_HOME: codexHome,
     FAREBOX_KEY: at.apiKey,
   });
@@ -89,6 +112,78 @@ it("Codex reports after one request that its web search is refused under a hard 
   expect(code).toBe(1);
   expect(stderr).toMatch(/tools\[\d+\] \(web_search\) can cost more than Farebox can bound for gpt-5/);
   refusedByFarebox(await proxy.seen(), [responses]);
+});
+
+/** Starts a key with a hard budget whose requests are sent without their hosted tools. */
+async function keyWithoutHostedTools(name: string): Promise<Endpoint> {
+  const apiKey = await proxy.running.addKey(name, { hostedTools: "remove" });
+  await proxy.running.budget(`key:${name}`, "0.50");
+  return { ...proxy.rich, apiKey };
+}
+
+/** Expects one charge as billed, and that the gateway received no trace of a web search. */
+function withoutSearch(seen: Seen): void {
+  allAsBilled(seen, [responses]);
+  expect(seen.charges).toMatchObject([{ model: "gpt-5", source: "reported", doubts: [] }]);
+  expect(seen.atGateway.join("")).not.toMatch(/web_search/);
+  expect(seen.removedTools).toEqual(["web_search"]);
+}
+
+it("Codex works as it comes under a hard budget whose key removes hosted tools", async () => {
+  const { code, stdout, stderr } = await runCodex(await keyWithoutHostedTools("removing"), { search: "" });
+  expect({ code, stderr: code === 0 ? "" : stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout).toMatch(/\w+/);
+  const seen = await proxy.seen();
+  withoutSearch(seen);
+});
+
+it("Codex needs no setting under `farebox run`, which prints the cost", async () => {
+  await using home = await temporaryHome();
+  const command = [
+    program,
+    "exec",
+    "--skip-git-repo-check",
+    "--sandbox",
+    "read-only",
+    "--model",
+    "gpt-5",
+    "Say hello.",
+  ];
+  const env = { CODEX_HOME: join(home.path, ".codex") };
+  await mkdir(env.CODEX_HOME);
+  const at = await keyWithoutHostedTools("running");
+  const { code, stdout, stderr } = await runAsSession(command, home.path, { ...at, env });
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/\w+/) as string });
+  const seen = await proxy.seen();
+  withoutSearch({ ...seen, atFarebox: seen.atFarebox.filter((path) => path === responses) });
+  const { charges } = seen;
+  expect(stderr.split("\n").slice(-3)).toEqual([
+    `farebox: session ${charges[0]?.tags["session"]} of running: ${printedFigures(charges)}`,
+    "  model: gpt-5",
+    "",
+  ]);
+  expect(stderr).toContain(`session id: ${charges[0]?.tags["agent_session"]}`);
+});
+
+it.each([
+  ["in the stream of a response, with the built-in provider", builtIn, /"type":"compaction_trigger"\}\]/],
+  ["with a summary, with a separate provider", ownProvider, /summary/],
+])("Codex compacts its history, %s, and the next turn is held by its bytes", async (_, provider, asked) => {
+  await using home = await temporaryHome();
+  await runCodexIn(home.path, proxy.rich, { provider });
+  const more = "model_auto_compact_token_limit = 500\n";
+  const { code } = await runCodexIn(home.path, proxy.rich, { provider, more, args: ["resume", "--last"] });
+  const seen = await proxy.seen();
+  expect(code).toBe(0);
+  const { atGateway, charges } = seen;
+  allAsBilled({ ...seen, atFarebox: charges.map(() => responses) }, [responses, responses, responses]);
+  expect(charges.map(({ source, doubts }) => ({ source, doubts }))).toEqual(
+    charges.map(() => ({ source: "reported", doubts: [] })),
+  );
+  expect(atGateway[1]).toMatch(asked);
+  if (provider === builtIn) expect(atGateway[2]).toContain('"type":"compaction"');
+  // The context of gpt-5 alone costs more than USD 0.15 as input.
+  expect(charges.filter(({ hold }) => hold === null || hold > usd("0.13"))).toEqual([]);
 });
 
 it("Codex reports an exhausted budget after six requests, at no cost", async () => {

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { fareboxCommand, programCache } from "../../../support/farebox-process.ts";
 import { logVariable } from "./outside-guard.ts";
 import { startOutsideProxy } from "./outside-proxy.ts";
 
@@ -50,6 +51,25 @@ export async function runForeign(
   await using outside = await startOutsideProxy();
   const ended = await run(file, args, home, { ...outside.env, ...env });
   return { ...ended, outside: [...outside.hosts] };
+}
+
+/** Runs a command as a session, with a running proxy and a key as the only settings: `farebox run -- COMMAND`. */
+export function runAsSession(
+  command: readonly string[],
+  home: string,
+  {
+    baseURL,
+    apiKey,
+    env,
+  }: { readonly baseURL: string; readonly apiKey: string; readonly env?: Readonly<Record<string, string>> },
+): Promise<ProgramEnd> {
+  const [file = "", ...args] = fareboxCommand(["run", "--", ...command]);
+  return runForeign(file, args, home, {
+    FAREBOX_PORT: new URL(baseURL).port,
+    FAREBOX_KEY: apiKey,
+    NODE_COMPILE_CACHE: programCache,
+    ...env,
+  });
 }
 
 /** Returns the path of a program such as `python` in the virtual environment of a package list in `python/`. */

@@ -2,6 +2,8 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { afterAll, beforeEach, expect } from "vitest";
 import type { Charge } from "../../../../src/core/charge.ts";
+import { formatUsd, noMoney, sum } from "../../../../src/core/money.ts";
+import { completionTotal, promptTotal } from "../../../../src/core/usage.ts";
 import type { BilledCall } from "../../../../src/sandbox/billing.ts";
 import type { SandboxOptions, SandboxRequest } from "../../../../src/sandbox/options.ts";
 import { startSandbox } from "../../../../src/sandbox/server.ts";
@@ -17,6 +19,7 @@ export interface Endpoint {
 
 /** A real proxy in front of the sandbox, with a record of what each side saw. */
 export interface WatchedProxy extends AsyncDisposable {
+  readonly running: RunningProxy;
   /** Has a hard budget, by default of 0.50 USD. */
   readonly rich: Endpoint;
   /** Has a budget that is too small for any request. */
@@ -31,6 +34,8 @@ export interface WatchedProxy extends AsyncDisposable {
 export interface Seen {
   /** Paths of the requests that reached Farebox. */
   readonly atFarebox: readonly string[];
+  /** Tools that Farebox took out of requests, as the answers state them: `web_search`. */
+  readonly removedTools: readonly string[];
   /** Bodies of the requests that reached the gateway. */
   readonly atGateway: readonly string[];
   readonly headersAtGateway: readonly IncomingHttpHeaders[];
@@ -78,6 +83,7 @@ export async function startWatchedProxy({
   let gatewaySeen = 0;
   const kept = owned.move();
   return {
+    running: proxy,
     rich: endpoint(proxy.key),
     poor,
     unknown: endpoint("sk-fb-0123456789-wrong"),
@@ -90,6 +96,7 @@ export async function startWatchedProxy({
       const forwarded = requests.filter(({ path }) => path !== "/account/info");
       return {
         atFarebox: recorder.entered.splice(0),
+        removedTools: recorder.removedTools.splice(0),
         atGateway: forwarded.map(({ body }) => body.toString()),
         headersAtGateway: forwarded.map(({ headers }) => headers),
         charges,
@@ -100,16 +107,41 @@ export async function startWatchedProxy({
   };
 }
 
+interface Recorder extends Disposable {
+  readonly entered: string[];
+  readonly removedTools: string[];
+}
+
+/** Request, and the answer with the headers that Node sent. */
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: { readonly _header: string };
+}
+
 /** Records the requests to this proxy at Node's HTTP server, independently of Farebox. */
-function recordRequests(proxy: RunningProxy): Disposable & { readonly entered: string[] } {
+function recordRequests(proxy: RunningProxy): Recorder {
   const entered: string[] = [];
+  const removedTools: string[] = [];
   const port = Number(new URL(proxy.url).port);
-  const note = (message: unknown) => {
-    const { request } = message as { request: IncomingMessage };
-    if (request.socket.localPort === port) entered.push(request.url ?? "");
+  const ofProxy = (note: (exchange: Exchange) => void) => (message: unknown) => {
+    const exchange = message as Exchange;
+    if (exchange.request.socket.localPort === port) note(exchange);
   };
-  subscribe("http.server.request.start", note);
-  return { entered, [Symbol.dispose]: () => void unsubscribe("http.server.request.start", note) };
+  const started = ofProxy(({ request }) => entered.push(request.url ?? ""));
+  const finished = ofProxy(({ response }) => {
+    const [, tools] = /^x-farebox-removed-tools: (.*)$/im.exec(response._header) ?? [];
+    if (tools !== undefined) removedTools.push(tools);
+  });
+  subscribe("http.server.request.start", started);
+  subscribe("http.server.response.finish", finished);
+  return {
+    entered,
+    removedTools,
+    [Symbol.dispose]() {
+      unsubscribe("http.server.request.start", started);
+      unsubscribe("http.server.response.finish", finished);
+    },
+  };
 }
 
 /** Expects one charge of a chat request, equal to the gateway's bill; returns it. */
@@ -147,9 +179,20 @@ export function allAsBilled({ charges, billed, atFarebox }: Seen, routes: readon
   expect(costs(charges)).toEqual(costs(billed));
 }
 
+/** Returns the figures of charges as `farebox run` prints them. */
+export function printedFigures(charges: readonly Charge[]): string {
+  const tokens = charges.reduce((all, each) => all + promptTotal(each.tokens) + completionTotal(each.tokens), 0);
+  const requests = `${charges.length} request${charges.length === 1 ? "" : "s"}`;
+  return `${requests}, ${tokens.toLocaleString("en-US")} tokens, USD ${costOf(charges)}`;
+}
+
+export function costOf(charges: readonly Charge[]): string {
+  return formatUsd(sum(charges.map(({ cost }) => cost ?? noMoney)));
+}
+
 /** Expects the requests to have reached Farebox but not the gateway, without a charge. */
 export function refusedByFarebox(seen: Seen, atFarebox: readonly string[] = ["/v1/chat/completions"]): void {
-  expect(seen).toEqual({ atFarebox, atGateway: [], headersAtGateway: [], charges: [], billed: [] });
+  expect(seen).toEqual({ atFarebox, removedTools: [], atGateway: [], headersAtGateway: [], charges: [], billed: [] });
 }
 
 /** Returns the text that the gateway answers to this body, which is always the same. */
