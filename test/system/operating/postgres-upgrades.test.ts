@@ -109,13 +109,14 @@ describe("an upgrade of a PostgreSQL ledger", () => {
 
   it("happens once when several processes start together", async () => {
     await using database = await ledgerOfThisRelease();
+    const versions = () =>
+      query<{ version: number }>(database.url, "select version::int from farebox_migrations order by 1");
+    const before = await versions();
+    expect(before.at(-1)).toEqual({ version: known });
     const ran = await Promise.all([1, 2, 3, 4].map(() => farebox(database.url, "db", "migrate")));
     expect(ran.map(({ code }) => code)).toEqual([0, 0, 0, 0]);
     expect(ran.filter(({ stdout }) => stdout.startsWith("migrated"))).toHaveLength(1);
-    expect(await query(database.url, "select version::int from farebox_migrations order by 1")).toEqual([
-      { version: known },
-      { version: next },
-    ]);
+    expect(await versions()).toEqual([...before, { version: next }]);
   });
 
   it("is refused while a proxy runs on the ledger", async () => {
@@ -163,7 +164,10 @@ describe("an upgrade of a PostgreSQL ledger", () => {
 
 it("a ledger from before the oldest schema is refused unchanged, with the commit that upgrades it", async () => {
   await using database = await newDatabase();
-  await query(database.url, "update farebox_migrations set version = 15");
+  await query(
+    database.url,
+    "delete from farebox_migrations where version > (select min(version) from farebox_migrations); update farebox_migrations set version = 15",
+  );
   const before = await contentOf(database.url);
   using cli = on(database.url);
   for (const command of [["db", "migrate"], ["keys", "list"], ["keys", "create", "alice"], ["verify"]]) {
