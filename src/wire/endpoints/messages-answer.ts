@@ -175,12 +175,20 @@ class MessagesEventReader implements EventReader {
     const terms = { ...this.#terms, toolCalls };
     if (this.#isRefusedBeforeOutput)
       return { usage: undefined, ...terms, finished: true, failed: true, error: refused };
-    const stated = this.#usage.stated(this.#finished);
+    const stated = this.#statedUsage();
     // Output after an error shows that the stream went on.
     const isLast = this.#errorAmount === this.output.amount;
     const error = stated.usage === undefined && isLast ? this.#error : undefined;
     if (error === undefined) return { ...stated, ...terms, finished: this.#finished };
     return { ...stated, ...terms, finished: true, failed: true, error };
+  }
+
+  /** Returns the usage at the end. An estimate is one of the whole output, so no later output is added to it. */
+  #statedUsage(): ReturnType<StreamUsage["stated"]> {
+    const stated = this.#usage.stated(this.#finished);
+    const { soFar } = stated;
+    if (this.#estimate === null || soFar === undefined) return stated;
+    return { ...stated, soFar: { ...soFar, later: { texts: [] } } };
   }
 
   get #isRefusedBeforeOutput(): boolean {

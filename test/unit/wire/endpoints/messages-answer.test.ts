@@ -106,6 +106,15 @@ describe("a stream of a message", () => {
     expect([tokens(small)?.output, small.usage?.doubts, small.usage?.rivals]).toEqual([2, undefined, undefined]);
   });
 
+  it("does not add the estimate of the first event to the text of a stream without a last usage", () => {
+    const start = messageStart({ ...startUsage, output_tokens: 8 });
+    const error = event("error", { error: { type: "overloaded_error", message: "Overloaded" }, request_id: "r" });
+    for (const end of ["", messageDelta(null) + messageStop, error]) {
+      const { soFar, texts } = streamed(start, textBlock(["Hello"]), end);
+      expect([soFar?.usage.tokens.output, soFar?.later, texts]).toEqual([8, { texts: [] }, ["Hello"]]);
+    }
+  });
+
   it("keeps a larger output of an earlier delta as a rival", () => {
     const shrinking = [{ output_tokens: 500 }, { output_tokens: 100 }].map((usage) => messageDelta(usage));
     const answer = streamed(messageStart(), textBlock(["x"]), ...shrinking, messageStop);
