@@ -22,7 +22,8 @@ import {
   expectChargesOfTheirVersions,
   openChangingPrices,
 } from "../../support/price-changes.ts";
-import { oneModelFile, replaceFile } from "../../support/price-files.ts";
+import { messageAnswer, messageDelta, messageStart, messageStop, textBlock } from "../../support/messages-stream.ts";
+import { oneModelFile, priceFolder, replaceFile } from "../../support/price-files.ts";
 import { newDatabase } from "../../support/shared-postgres.ts";
 import {
   fetchAnswer,
@@ -596,6 +597,79 @@ describe("a worker that dies", () => {
 });
 
 describe("two workers on PostgreSQL", () => {
+  it("charge messages by their runs at both, with the tags of an agent's headers", async () => {
+    const run = (input_tokens: number, output_tokens: number, type = "message") => ({
+      type,
+      input_tokens,
+      output_tokens,
+    });
+    const usage = { input_tokens: 140_000, output_tokens: 20 };
+    const iterations = [run(150_000, 5, "compaction"), run(70_000, 10), run(70_000, 10)];
+    const stream = [
+      messageStart({ input_tokens: 70_000, output_tokens: 1 }, "tiered"),
+      textBlock(["Hello"]),
+      messageDelta({ ...usage, iterations }),
+      messageStop,
+    ].join("");
+    const whole = JSON.stringify(messageAnswer({ model: "tiered", usage: { ...usage, iterations } }));
+    await using gateway = await answeringGateway(({ body: sent }) =>
+      sent.includes('"stream":true')
+        ? { body: stream, headers: { "content-type": "text/event-stream" } }
+        : { body: whole, headers: { "content-type": "application/json" } },
+    );
+    await using ledger = await newDatabase();
+    await using prices = priceFolder(`provider: example
+defaults: { tokenizer: null, error_factor: "2", tokens_per_byte: "1.5", context_tokens: 1000000, max_output_tokens: 1000, reasoning: false }
+models:
+  tiered:
+    group: official
+    prices:
+      - from: 2026-01-01
+        source: "made up"
+        official: { input: "1.00", output: "2.00" }
+        tiers: [{ from_prompt_tokens: 100000, official: { input: "5.00", output: "10.00" } }]
+`);
+    const env = { FAREBOX_DATABASE: ledger.url, FAREBOX_PRICING: prices.path };
+    await using scene = await startScene({ gatewayUrl: gateway.url, env });
+    await using database = owning(new Client({ connectionString: ledger.url }));
+    await database.client.connect();
+    const key = await scene.addKey("alice");
+    await scene.budget("key:alice", "100");
+    using connections = workerConnections(scene.serve, key);
+    for (const worker of [1, 2])
+      for (const isStream of [false, true]) {
+        const agent = await connections.to(worker);
+        const message = {
+          model: "tiered",
+          max_tokens: 100,
+          stream: isStream,
+          messages: [{ role: "user", content: "x" }],
+        };
+        const headers = { "x-claude-code-session-id": "s1", "x-claude-code-agent-id": `agent-${worker}` };
+        const answer = await fetchAnswer({ url: scene.serve.url, key }, message, {
+          path: "/v1/messages",
+          headers,
+          agent,
+        });
+        expect([answer.status, answer.body.toString()]).toEqual([200, isStream ? stream : whole]);
+      }
+    await until(async () => (await metric(scene, "farebox_ledger_pending_holds")) === 0);
+    const { rows } = await database.client.query(
+      "select tags, cost, runs is not null as has_runs from charges order by seq",
+    );
+    // 150,000 tokens of the compaction are in the second tier, and both other runs in the first.
+    const cost = String((5n * 150_000n + 10n * 5n + 140_000n + 2n * 20n) * 1_000_000n);
+    const ofAgent = (agent: string) => ({ cost, has_runs: true, tags: expect.stringContaining(agent) });
+    expect(rows).toEqual(["agent-1", "agent-1", "agent-2", "agent-2"].map(ofAgent));
+    expect(Object.keys(answeredBy(scene.serve, "/v1/messages"))).toEqual(["1", "2"]);
+    const sessions = await callAdmin(scene.serve.url, "GET", "/sessions", { token: adminToken });
+    expect(sessions.json).toMatchObject({ sessions: [{ id: "s1", requests: 4 }] });
+    expect(await runFarebox(["verify"], { env })).toMatchObject({
+      code: 0,
+      stdout: "4 charges checked, no difference\n",
+    });
+  });
+
   it("admit exactly what one budget allows, and leave no hold pending when one of them dies", async () => {
     await using ledger = await newDatabase();
     await using relay = await startPausedRelay();

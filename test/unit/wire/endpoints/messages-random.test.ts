@@ -110,11 +110,11 @@ describe("a random stream", () => {
     fc.assert(
       fc.property(stream, (events) => {
         for (let length = 1; length <= events.length; length++) {
-          const sent = events.slice(0, length);
+          const sent: readonly StatedEvent[] = events.slice(0, length);
           const answer = read(Buffer.from(sent.map(({ text }) => text).join("")));
           expectCovers(
             chargedBy(answer),
-            sent.flatMap((each) => each.usage ?? []),
+            sent.flatMap(({ usage: stated }) => (stated === undefined ? [] : [stated])),
           );
         }
       }),
