@@ -81,8 +81,11 @@ function templateBound(size: RequestSize): number {
   );
 }
 
-/** Largest text that a provider adds around the tools of a request, in tokens. Anthropic's has up to 804. */
-const toolTextTokens = 1000;
+/**
+ * Largest text that a provider adds around the tools of a request, in tokens. ASSUMPTION: above the published numbers of
+ * Anthropic, 313 to 804.
+ */
+export const toolTextTokens = 1000;
 
 /**
  * Returns the largest number of prompt tokens for a model whose tokenizer is not published, without images, audio and
@@ -97,8 +100,7 @@ export function promptBoundByWords(
 ): number {
   const others = scaleTokens(Math.max(size.textBytes - wordBytes, 0), tokensPerByte);
   const unstated = size.tools > 0 && size.instructionTokens === undefined ? toolTextTokens : 0;
-  const around = templateBound(size) + unstated;
-  return scaleTokens(words, errorFactor) + others + around;
+  return scaleTokens(words, errorFactor) + others + templateBound(size) + unstated;
 }
 
 /**
@@ -265,8 +267,8 @@ export interface ToolBound {
   readonly inputTokensPerCall: number;
 }
 
-/** Largest plausible number of calls in a request. */
-const plausibleCallsMax = 1000;
+/** Largest plausible number of calls of all hosted tools in a request. */
+export const plausibleCallsMax = 1000;
 
 /**
  * Returns the bound for hosted tools, or the request fields that prevent a bound. `callsUnstated`: number of calls to

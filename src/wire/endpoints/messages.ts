@@ -1,4 +1,4 @@
-import type { HostedTools } from "../../core/bounds.ts";
+import { plausibleCallsMax, toolTextTokens, type HostedTools } from "../../core/bounds.ts";
 import { invalid } from "../../core/refusals.ts";
 import type { TokenClass } from "../../core/usage.ts";
 import { anthropicErrorEvent } from "../anthropic-error.ts";
@@ -216,21 +216,18 @@ function kindOf({ tool }: ListedTool): string {
   return type === undefined || type === null ? "custom" : textOr(type).replace(/_\d{8}$/, "");
 }
 
-/** Largest number of calls that the tools of a request may make together. */
-const callsMax = 1000;
-
 /** Returns the terms of a request. The cost of a tool of the gateway is bounded only by the tool's `max_uses`. */
 function termsOf(body: JsonObject, tools: readonly ListedTool[], findings: Findings): Pick<ModelRequest, "terms"> {
   const hosted = tools.filter(({ members }) => members === undefined);
   for (const { tool, members } of hosted.map((each) => ({ ...each, members: limitedTools.get(kindOf(each)) })))
     if (members !== undefined) findings.members("tools", tool, members);
   const calls = hosted.reduce((sum, each) => sum + usesMax(each), 0);
-  const unlimited = calls > callsMax ? hosted.filter((each) => usesMax(each) > callsMax) : [];
-  const callsOf = calls > callsMax ? undefined : calls;
+  const isUnlimited = calls > plausibleCallsMax;
+  const unlimited = isUnlimited ? hosted.filter((each) => usesMax(each) > plausibleCallsMax) : [];
   const fetches = hosted.filter((each) => kindOf(each) === "web_fetch");
   const limits: Omit<HostedTools, "calls" | "fields"> = {
     areShown: true,
-    callsMax: callsOf,
+    callsMax: isUnlimited ? undefined : calls,
     areLimited: true,
     ...(fetches.length > 0 && { freeCalls: { web_fetch_call: Math.max(...fetches.map(tokensPerFetch)) } }),
   };
@@ -250,15 +247,13 @@ function tokensPerFetch({ tool: { max_content_tokens: stated } }: ListedTool): n
   return isValidMaximum(stated) ? stated : Infinity;
 }
 
-/**
- * Tokens of instructions that the gateway adds and the request does not show. ASSUMPTION: above the published numbers,
- * which are 313 to 804 for a request with tools, and up to 735 for a tool that Anthropic defines.
- */
-const addedTokens = { tools: 1000, definedTool: 3000 } as const;
+/** Largest text that the gateway adds for a tool that Anthropic defines. ASSUMPTION: above the published 735 tokens. */
+const definedToolTokens = 3000;
 
+/** Returns the largest number of tokens of instructions that the gateway adds and the request does not show. */
 function instructionTokens(body: JsonObject, tools: readonly ListedTool[]): number {
   const defined = tools.filter((tool) => kindOf(tool) !== "custom").length;
-  return (tools.length > 0 || requiresFormat(body) ? addedTokens.tools : 0) + defined * addedTokens.definedTool;
+  return (tools.length > 0 || requiresFormat(body) ? toolTextTokens : 0) + defined * definedToolTokens;
 }
 
 /**
