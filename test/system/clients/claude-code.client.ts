@@ -156,26 +156,24 @@ it("Claude Code searches the web, which is a request of its own with a fee for e
   expect(seen.charges[1]?.billing.calls).toEqual({ web_search_call: 2 });
 });
 
-/** Makes the gateway start two sub-agents at the next request. */
-function startTwoAgents(): void {
-  const calls = ["one", "two"].map((name) => ({
+/** Returns a scenario in which the answer starts sub-agents with these names. */
+function agentCalls(...names: readonly string[]): string {
+  const calls = names.map((name) => ({
     name: "Agent",
     input: { description: name, prompt: `Say ${name}.`, subagent_type: "general-purpose" },
   }));
-  proxy.gatewayWill(`tool-calls:${JSON.stringify(calls)}`, undefined);
+  return `tool-calls:${JSON.stringify(calls)}`;
 }
 
 type Charges = Seen["charges"];
 
-/** Returns the requests and the cost of each agent of a run with two sub-agents, the main agent first. */
-function ofAgents(charges: Charges) {
-  const byAgent = [...Map.groupBy(charges, ({ tags }) => tags["agent"] ?? null)];
-  expect(byAgent.map(([agent]) => typeof agent)).toEqual(["object", "string", "string"]);
-  return byAgent.map(([agent, own]) => ({ agent, requests: own.length, cost_usd: costOf(own) }));
+/** Returns the charges by agent; those of the main agent, which has no id, are first. */
+function byAgent(charges: Charges): [agent: string | undefined, own: Charges][] {
+  return [...Map.groupBy(charges, ({ tags }) => tags["agent"])];
 }
 
 it("Claude Code runs two sub-agents; rows, sessions and reports state the cost of each", async () => {
-  startTwoAgents();
+  proxy.gatewayWill(agentCalls("one", "two"), undefined);
   expect(await shown({ prompt: "Ask two agents." })).toMatch(/\w+/);
   const seen = await proxy.seen();
   // The main agent continues when it has started them, and when they report: once for both or once for each.
@@ -193,18 +191,21 @@ it("Claude Code runs two sub-agents; rows, sessions and reports state the cost o
   const [[id] = []] = inRows;
   expect(new Set(inRows.map(([session]) => session))).toEqual(new Set([expect.any(String)]));
 
-  const own = ofAgents(charges);
+  const own = byAgent(charges).map(([agent = null, rows]) => ({
+    agent,
+    requests: rows.length,
+    cost_usd: costOf(rows),
+  }));
+  expect(own).toHaveLength(3);
   const total = { requests: charges.length, cost_usd: costOf(charges) };
   const { json } = await callAdmin(proxy.running.url, "GET", `/sessions/${id}`, { token: adminToken });
   const session = json as AgentSessionJson;
   expect(session).toMatchObject({ id, keys: ["alice"], ...total, models: [{ model: "claude-opus-5-5", ...total }] });
-  expect(session.agents).toMatchObject(
-    own.map((each, index) => ({
-      ...each,
-      depth: Math.min(index, 1),
-      total_usd: index === 0 ? costOf(charges) : each.cost_usd,
-    })),
-  );
+  for (const each of own) {
+    const place =
+      each.agent === null ? { depth: 0, total_usd: costOf(charges) } : { depth: 1, total_usd: each.cost_usd };
+    expect(session.agents.find(({ agent }) => agent === each.agent)).toMatchObject({ ...each, ...place });
+  }
 
   const by = ["report", "--by", "tag:agent_session,tag:agent", "--json"];
   const { stdout } = await runFarebox(by, { env: { FAREBOX_DATABASE: proxy.running.database } });
@@ -214,12 +215,17 @@ it("Claude Code runs two sub-agents; rows, sessions and reports state the cost o
     expect(rows.find((row) => row["tag:agent"] === agent)).toMatchObject(figures);
 });
 
-it("Claude Code needs no setting under `farebox run`, which prints the cost of each sub-agent", async () => {
+it("Claude Code needs no setting under `farebox run`, which prints the cost of sub-agents as a tree", async () => {
   await using home = await temporaryHome();
   const claude = join(home.path, "claude");
   await writeFile(claude, `#!/bin/sh\nexec "${process.execPath}" "${program}" "$@"\n`, { mode: 0o755 });
-  startTwoAgents();
-  const command = [claude, "-p", "Ask two agents.", "--model", "claude-opus-5-5"];
+  // The main agent starts a sub-agent, which starts another one.
+  proxy.gatewayWill(({ headers, body }) =>
+    headers["x-claude-code-parent-agent-id"] === undefined && !body.includes('"tool_result"')
+      ? agentCalls("one")
+      : undefined,
+  );
+  const command = [claude, "-p", "Ask an agent.", "--model", "claude-opus-5-5"];
   // The key of the user's account would be a second credential, which Farebox refuses.
   const env = { ...quiet, ANTHROPIC_API_KEY: "sk-ant-of-the-user" };
   const { code, stdout, stderr, outside } = await runAsSession(command, home.path, { ...proxy.rich, env });
@@ -227,12 +233,14 @@ it("Claude Code needs no setting under `farebox run`, which prints the cost of e
   const seen = await proxy.seen();
   const { charges } = seen;
   charged({ ...seen, atFarebox: seen.atFarebox.filter((path) => path === entered) }, charges.length);
-  const of = (name: string | null) => printedFigures(charges.filter(({ tags }) => (tags["agent"] ?? null) === name));
-  const agents = ofAgents(charges).map(({ agent }) => agent);
+  const [main, first, second, ...others] = byAgent(charges);
+  expect([main?.[0], second?.[1][0]?.tags["parent_agent"], others]).toEqual([undefined, first?.[0], []]);
   expect(stderr.split("\n")).toEqual([
     `farebox: session ${charges[0]?.tags["session"]} of alice: ${printedFigures(charges)}`,
     "  model: claude-opus-5-5",
-    ...agents.map((agent) => (agent === null ? `  main agent: ${of(agent)}` : `    agent ${agent}: ${of(agent)}`)),
+    `  main agent: ${printedFigures(main?.[1] ?? [])}`,
+    `    agent ${first?.[0]}: ${printedFigures(first?.[1] ?? [])}`,
+    `      agent ${second?.[0]}: ${printedFigures(second?.[1] ?? [])}`,
     "",
   ]);
 });

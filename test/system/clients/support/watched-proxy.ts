@@ -25,8 +25,11 @@ export interface WatchedProxy extends AsyncDisposable {
   /** Has a budget that is too small for any request. */
   readonly poor: Endpoint;
   readonly unknown: Endpoint;
-  /** Sets the gateway's scenarios of the next requests; the last one stays. Undefined means a normal answer. */
-  gatewayWill(...scenarios: (string | undefined)[]): void;
+  /**
+   * Sets the gateway's scenarios of the next requests, or functions that choose one; the last one stays. Undefined means
+   * a normal answer.
+   */
+  gatewayWill(...scenarios: ScenarioOrChoice[]): void;
   /** Waits until everything is settled; returns what happened since the last call. */
   seen(): Promise<Seen>;
 }
@@ -42,6 +45,8 @@ export interface Seen {
   readonly charges: readonly Charge[];
   readonly billed: readonly BilledCall[];
 }
+
+type ScenarioOrChoice = string | undefined | ((request: SandboxRequest) => string | undefined);
 
 interface WatchedOptions {
   /** Hard budget of the rich key, in USD. */
@@ -68,10 +73,13 @@ export async function startWatchedProxy({
   prices = {},
 }: WatchedOptions = {}): Promise<WatchedProxy> {
   await using owned = new AsyncDisposableStack();
-  let scenarios: (string | undefined)[] = [];
+  let scenarios: ScenarioOrChoice[] = [];
   // The proxy polls the account at any time, which must not use up a scenario.
-  const scenario = ({ path }: SandboxRequest) =>
-    path === "/account/info" || scenarios.length < 2 ? scenarios[0] : scenarios.shift();
+  const scenario = (request: SandboxRequest) => {
+    const isPoll = request.path === "/account/info";
+    const next = isPoll || scenarios.length < 2 ? scenarios[0] : scenarios.shift();
+    return typeof next === "function" ? next(request) : next;
+  };
   const proxy = owned.use(await startProxy({ env, sandbox: { scenario, prices } }));
   const baseURL = `${proxy.url}/v1`;
   const endpoint = (apiKey: string): Endpoint => ({ baseURL, apiKey });
