@@ -57,6 +57,7 @@ const permitted = ["chmod", "curl", "jq", "openssl"];
 /** Programs that blocks name and that do not run, with the reason. Stand-ins do nothing. Another rule is in document-session.sh. */
 const standIns: Readonly<Record<string, string>> = {
   aider: "npm run test:clients runs it",
+  claude: "npm run test:clients runs it",
   codex: "npm run test:clients runs it",
   createdb: "needs PostgreSQL",
   docker: "downloads images",

@@ -41,6 +41,12 @@ const bodies: Readonly<Record<string, object>> = {
     messages: [{ role: "user", content: privateWords.prompt }],
   },
   "/v1/responses": { model: "gpt-4o", max_output_tokens: 5, input: privateWords.prompt },
+  "/v1/responses/compact": { model: "gpt-4o", max_output_tokens: 5, input: privateWords.prompt },
+  "/v1/messages": {
+    model: "claude-sonnet-4-6",
+    max_tokens: 5,
+    messages: [{ role: "user", content: privateWords.prompt }],
+  },
   "/v1/embeddings": { model: "text-embedding-3-small", input: privateWords.prompt },
   "/v1/completions": { model: "gpt-4o", max_tokens: 5, prompt: privateWords.prompt },
 };
