@@ -99,6 +99,7 @@ function forwarding({ endpoint = chatCompletions, isSlow = false } = {}) {
   });
   const exchange = {
     method: "POST",
+    path: "/v1/chat/completions",
     onClientGone: (callback: () => void) => void (leave = callback),
     begin: ignore,
     write: () => !isSlow,

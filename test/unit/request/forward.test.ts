@@ -28,7 +28,13 @@ function forwarding() {
   });
   const ended: string[] = [];
   const begin = async (name: string) => {
-    const exchange = { onClientGone: () => undefined, refuse: () => undefined, status: null, startedAt: 0 };
+    const exchange = {
+      path: "/v1/chat/completions",
+      onClientGone: () => undefined,
+      refuse: () => undefined,
+      status: null,
+      startedAt: 0,
+    };
     const { ending } = await forwarder.forward({
       exchange: exchange as unknown as Exchange,
       path: "/",
@@ -89,6 +95,7 @@ it.each(["head", "send"] as const)("an exception in %s fails its request and lea
     limits: { silenceMs: 1_000, wholeMs },
   });
   const exchange = {
+    path: "/v1/chat/completions",
     onClientGone: () => undefined,
     startedAt: 0,
     begin() {
