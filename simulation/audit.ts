@@ -9,9 +9,11 @@ import {
 } from "../src/core/usage.ts";
 import { formatUsd, larger, noMoney, type PicoUsd } from "../src/core/money.ts";
 import { estimatedModels, familyCreation, idOf, modelOutputMax, models, picoUsdPerUnit } from "./prices.ts";
-import { costUnderTariff, type Tariff } from "./tariffs.ts";
+import { isMessages } from "./gateway.ts";
+import { costUnderTariff, type BilledRun, type Tariff, type Terms } from "./tariffs.ts";
 import type { SimulatedExchange } from "./client.ts";
 import type { Generation } from "./generation.ts";
+import { MessageGeneration } from "./message-generation.ts";
 
 /** Request with everything that is known about it at the end of a run. */
 export interface AuditedRequest {
@@ -24,6 +26,8 @@ export interface AuditedRequest {
   readonly tariff: Tariff | undefined;
   /** Price of another model that answered, if the proxy has read its name. */
   readonly served: { readonly priceId: string; readonly tariff: Tariff } | undefined;
+  /** Returns the tariff of another model, by the same prices. */
+  readonly tariffOf: (model: string) => Tariff;
   /** True if the key may use every model that the request names. */
   readonly isPermitted: boolean;
   /** Generations of the gateway for this request, in order. */
@@ -65,6 +69,7 @@ export function faultsOf(audited: AuditedRequest): string[] {
     ...maximumFaults(audited),
     ...deliveredFaults(audited),
     ...doubtFaults(audited),
+    ...messageFaults(audited),
     ...taskFaults(audited),
     ...clientFaults(audited),
   ].map((fault) => `${audited.exchange.id}: ${fault}`);
@@ -99,7 +104,8 @@ function modelFaults({ charge, exchange, wasSent, isPermitted }: AuditedRequest)
 }
 
 /** Checks that the gateway bills at most what the ledger posts. Comments below state the exceptions. */
-function billFaults({ charge, tariff, served, isPriceStored, generations }: AuditedRequest): string[] {
+function billFaults(audited: AuditedRequest): string[] {
+  const { charge, tariff, served, isPriceStored, generations } = audited;
   const billed = generations.filter((generation) => generation.billed !== null);
   const last = billed.at(-1);
   if (last === undefined || charge === undefined) return [];
@@ -109,8 +115,8 @@ function billFaults({ charge, tariff, served, isPriceStored, generations }: Audi
   if (tariff === undefined) return [];
   if (charge.cost === null || charge.hold === null) return ["it has a price, but no cost or hold"];
   const cost = (tokens: TokenCounts | null): PicoUsd =>
-    tokens === null ? noMoney : costAtMost(tariff, served?.tariff, [tokens]);
-  const whole = costAtMost(tariff, served?.tariff, last.billedRuns);
+    tokens === null ? noMoney : costAtMost(audited, last.termsRead, oneRun(tokens));
+  const whole = costAtMost(audited, last.terms, last.billedRuns);
   if (charge.source === "reported")
     return [
       ...reportedFaults(charge, last),
@@ -118,11 +124,12 @@ function billFaults({ charge, tariff, served, isPriceStored, generations }: Audi
     ];
   const faults: string[] = [];
   // Only a usage says which tokens a cache held. Without one, all of the prompt costs as much as input.
-  const uncached = cost(withoutCache(last.billed));
+  const unstated = (tokens: TokenCounts | null) => (last.isPromptRead ? tokens : withoutCache(tokens));
+  const uncached = cost(unstated(last.countable));
   if (charge.source === "counted" && !estimatedModels.has(idOf(charge.model)) && charge.cost !== uncached)
     faults.push(`the gateway billed tokens worth ${uncached} without a cache, but ${charge.cost} was counted`);
   // A cut stream costs what was delivered. Output in flight is an exception: it is billed, but not charged.
-  const due = last.stream ? cost(last.seen) : whole;
+  const due = lesser(cost(unstated(last.seen)), last.stream ? cost(last.seen) : whole);
   const isCounted = charge.source === "counted" || charge.source === "partial";
   // A counted cost covers what was delivered. Without a count, the charge may be limited to its hold.
   const least = isCounted || due < charge.hold ? due : charge.hold;
@@ -143,7 +150,15 @@ function billFaults({ charge, tariff, served, isPriceStored, generations }: Audi
 }
 
 function withoutCache(tokens: TokenCounts | null): TokenCounts | null {
-  return tokens && { ...tokens, input: promptTotal(tokens), cached_input: 0, cache_write: 0 };
+  return tokens && { ...tokens, input: promptTotal(tokens), cached_input: 0, cache_write: 0, cache_write_1h: 0 };
+}
+
+function lesser(one: PicoUsd, other: PicoUsd): PicoUsd {
+  return one < other ? one : other;
+}
+
+function oneRun(tokens: TokenCounts): readonly BilledRun[] {
+  return [{ tokens, model: null }];
 }
 
 /**
@@ -165,7 +180,7 @@ function maximumFaults({ charge, exchange, generations }: AuditedRequest): strin
   if (isForwarded && (stated?.[1] ?? null) !== (written === null ? null : String(written)))
     faults.push(`its header says ${stated?.join(": ")}, but its charge says ${written}`);
   const isExcessive = last.behavior.kind === "answers" && last.behavior.usage === "excessive";
-  const isObeyed = !isExcessive && !last.hasCompaction;
+  const isObeyed = !isExcessive && !last.hasExtraRuns && last.isBounded;
   const isHeldWhole = by !== "slice" && charge.servedPriceId === null && charge.source === "reported" && isObeyed;
   if (isHeldWhole && (charge.cost ?? noMoney) > (charge.hold ?? noMoney))
     faults.push(`its hold of ${charge.hold} comes from ${by}, but ${charge.cost} is posted`);
@@ -173,9 +188,15 @@ function maximumFaults({ charge, exchange, generations }: AuditedRequest): strin
 }
 
 /** Returns the cost; if another model answered, the larger of the costs of the two models. */
-function costAtMost(tariff: Tariff, served: Tariff | undefined, runs: readonly TokenCounts[]): PicoUsd {
-  const cost = costUnderTariff(tariff, runs) as PicoUsd;
-  return served === undefined ? cost : larger(cost, costUnderTariff(served, runs) as PicoUsd);
+function costAtMost(
+  { tariff, served, tariffOf }: Pick<AuditedRequest, "tariff" | "served" | "tariffOf">,
+  terms: Terms,
+  runs: readonly BilledRun[],
+): PicoUsd {
+  return [tariff, served?.tariff]
+    .filter((each) => each !== undefined)
+    .map((each) => costUnderTariff(each, runs, terms, tariffOf) as PicoUsd)
+    .reduce(larger, noMoney);
 }
 
 /** Checks that a reported charge has the tokens that the gateway bills, in every vocabulary. */
@@ -191,7 +212,9 @@ function reportedFaults({ tokens }: Charge, { billed }: Generation): string[] {
 }
 
 /** Checks that the posted amount and the delivered tokens cover what the proxy has read. */
-function deliveredFaults({ charge, tariff, served, generations }: AuditedRequest): string[] {
+function deliveredFaults(audited: AuditedRequest): string[] {
+  const { charge, tariff, generations } = audited;
+  const last = generations.at(-1);
   if (
     charge?.state !== "posted" ||
     charge.kind !== "request" ||
@@ -204,10 +227,15 @@ function deliveredFaults({ charge, tariff, served, generations }: AuditedRequest
   if (delivered === null)
     return charge.reason === "unreadable_answer" ? [] : [`posted as ${charge.source}, but nothing is delivered`];
   const faults: string[] = [];
-  const least = tariff === undefined ? null : costAtMost(tariff, served?.tariff, [{ ...noTokens, ...delivered }]);
+  const tokens = { ...noTokens, ...delivered };
+  // A usage may say that a cache held most of the prompt.
+  const least =
+    tariff === undefined || last === undefined || last.isPromptRead
+      ? null
+      : costAtMost(audited, last.termsRead, oneRun(tokens));
   if (least !== null && (cost ?? noMoney) < least)
     faults.push(`${delivered.output} tokens worth ${least} were delivered, but ${cost} is posted as ${charge.source}`);
-  const read = generations.at(-1)?.outputRead ?? 0;
+  const read = last?.outputRead ?? 0;
   if (delivered.output < read)
     faults.push(`the proxy has read ${read} output tokens, but ${delivered.output} are delivered`);
   return faults;
@@ -232,7 +260,7 @@ function doubtFaults({ charge, served, generations }: AuditedRequest): string[] 
   const isStated = charge.doubts.includes("unknown_output");
   if (charge.source === "reported")
     return charge.doubts
-      .filter((doubt) => answerDoubts.has(doubt))
+      .filter((doubt) => answerDoubts.has(doubt) && !(doubt === "usage_unknown_class" && lacksHour(last, charge)))
       .map((doubt) => `posted as reported with the doubt ${doubt}`);
   if (last.isUnknownRead && !isStated) return ["it has unknown output, but no such doubt"];
   if (last.isUnknownRead && charge.source !== "partial")
@@ -240,6 +268,43 @@ function doubtFaults({ charge, served, generations }: AuditedRequest): string[] 
   const isKnown = charge.reason !== "unreadable_answer" && !last.isUnknownRead && !last.mayBeUnread;
   return isStated && isKnown ? ["it has the doubt unknown_output, but no such output"] : [];
 }
+
+/** True if a charge has one-hour cache writes, for which the price files state no rate. */
+function lacksHour(last: Generation, { tokens }: Charge): boolean {
+  return last instanceof MessageGeneration && !last.isBounded && tokens.cache_write_1h > 0;
+}
+
+/** Checks the rules that only messages have: free refusals, room for thinking, removed tools, and doubts. */
+function messageFaults({ exchange, charge, generations, crashed }: AuditedRequest): string[] {
+  const last = generations.at(-1);
+  if (!(last instanceof MessageGeneration) || charge === undefined) return [];
+  const faults: string[] = [];
+  if (last.isRefusalRead && charge.state === "posted" && !crashed && !exchange.clientGone)
+    faults.push(`the model refused before its output, but ${charge.cost} is posted as ${charge.source}`);
+  const written = charge.basis?.fitted ?? charge.basis?.outputCap ?? null;
+  if (written !== null && written <= (last.thinkingBudget ?? 0))
+    faults.push(`a maximum of ${written} was sent, which leaves no room for ${last.thinkingBudget} tokens of thinking`);
+  for (const [name, tag] of headerTags) {
+    const value = exchange.header(name);
+    if (charge.tags[tag] !== value) faults.push(`its tag ${tag} is ${charge.tags[tag]}, but its header says ${value}`);
+  }
+  const isRemoved = exchange.head?.headers.some(([name]) => name === "x-farebox-removed-tools") ?? false;
+  if (isRemoved && last.hasSearch) faults.push("its header says that a tool was removed, but it was sent");
+  if (charge.state !== "posted" || charge.priceId === null || charge.source === "assumed") return faults;
+  const isReported = charge.source === "reported";
+  if (isReported && last.isVariantUnknown && !charge.doubts.includes("service_tier"))
+    faults.push("its speed or region has no price, but it has no such doubt");
+  if (!isReported && last.termsRead.searches > 0 && !charge.doubts.includes("hosted_tool"))
+    faults.push("it searched without stating the prompts of its runs, but it has no such doubt");
+  return faults;
+}
+
+/** Headers of agents that become tags. */
+const headerTags = [
+  ["x-claude-code-session-id", "agent_session"],
+  ["x-claude-code-agent-id", "agent"],
+  ["x-claude-code-parent-agent-id", "parent_agent"],
+] as const;
 
 /** Checks that a task costs what the gateway reports, or its hold if the report never arrived. */
 function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: AuditedRequest): string[] {
@@ -261,20 +326,23 @@ function taskFaults({ exchange, charge, taskUnits, isBound, isOfTask }: AuditedR
 
 function clientFaults({ exchange, charge, generations, crashed }: AuditedRequest): string[] {
   const { head, ended, body } = exchange;
-  if (exchange.path !== "/v1/chat/completions") return [];
+  if (exchange.path !== "/v1/chat/completions" && !isMessages(exchange.path)) return [];
   if (!exchange.clientGone && ended === null) return ["it was never answered"];
   if (head === null || exchange.refusal !== null || exchange.clientGone) return [];
   const faults: string[] = [];
   const textRead = generations.at(-1)?.textRead ?? "";
   const [ownEvent] =
-    /(?:\n\n)?data: \{"error":\{"message":"[^"]*","type":"[^"]*","param":null,"code":"(?:gateway_stream_broken|budget_exceeded|ledger_unavailable)".*\n\n$/s.exec(
+    /(?:\n\n)?event: error\ndata: \{"type":"error","error":\{"type":"[^"]*","message":"[^"]*","code":"(?:gateway_stream_broken|budget_exceeded|ledger_unavailable)".*\n\n$/s.exec(
       body,
-    ) ?? [""];
+    ) ??
+      /(?:\n\n)?data: \{"error":\{"message":"[^"]*","type":"[^"]*","param":null,"code":"(?:gateway_stream_broken|budget_exceeded|ledger_unavailable)".*\n\n$/s.exec(
+        body,
+      ) ?? [""];
   const forwarded = body.slice(0, body.length - ownEvent.length);
   if (exchange.isPassed && !textRead.startsWith(forwarded)) faults.push("the client's bytes differ from the gateway's");
   const type = head.headers.find(([name]) => name.toLowerCase() === "content-type")?.[1];
   const isStream = type === "text/event-stream";
-  const looksComplete = /"finish_reason":"stop"|\[DONE\]/.test(forwarded);
+  const looksComplete = /"finish_reason":"stop"|\[DONE\]|"stop_reason":"|^event: error/m.test(forwarded);
   if (isStream && ended === "whole" && !looksComplete && ownEvent === "")
     faults.push("a cut stream looks complete to its client");
   if (!isStream && ended === "whole" && exchange.isPassed && forwarded !== textRead)

@@ -1,7 +1,7 @@
 import type { Refusal } from "../src/core/refusals.ts";
 import type { RefusedEvent, RefusedRequest } from "../src/ports/events.ts";
 import { BodyBytes, type BodyResult, type Exchange, type HeaderList } from "../src/ports/exchange.ts";
-import { refusalAnswer } from "../src/wire/refusals.ts";
+import { errorShapeOf, refusalIn } from "../src/wire/anthropic-error.ts";
 import type { Owner, World } from "./world.ts";
 
 interface ExchangeDeps {
@@ -140,7 +140,7 @@ export class SimulatedExchange implements Exchange {
   refuse(refusal: Refusal, extraHeaders: HeaderList = []): void {
     this.#deps.onRefusal({ refusal, request: this.recordAs });
     this.refusal = refusal;
-    const { status, headers, body } = refusalAnswer(refusal);
+    const { status, headers, body } = refusalIn(errorShapeOf(this.path, false), refusal, this.id);
     this.answer(status, [...headers, ...extraHeaders], body);
   }
 

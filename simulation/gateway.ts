@@ -3,7 +3,9 @@ import { family } from "./prices.ts";
 import { EngineCalls, type Attempt, type EngineCall } from "../src/gateway/call.ts";
 import type { Clock } from "../src/ports/clock.ts";
 import type { Gateway, GatewayRequest } from "../src/ports/gateway.ts";
-import { Generation } from "./generation.ts";
+import { ChatGeneration } from "./chat-generation.ts";
+import type { Generation } from "./generation.ts";
+import { MessageGeneration } from "./message-generation.ts";
 import { SimulatedTasks } from "./tasks.ts";
 import { headOf, type Behavior, type Piece, type Wire } from "./pieces.ts";
 import { outside, type Owner, type World } from "./world.ts";
@@ -15,7 +17,7 @@ const noticeMsMax = 50;
 interface GatewayDeps {
   readonly world: World;
   /** Picks a behavior for each request. */
-  readonly behavior: (stream: boolean, model: string) => Behavior;
+  readonly behavior: (path: string, model: string) => Behavior;
   /** True if the gateway refuses requests that ask for stream usage. */
   readonly refusesUsage: boolean;
   /** True if the gateway writes each stream at once. */
@@ -68,9 +70,14 @@ export class SimulatedGateway {
 }
 
 interface RequestBody {
-  readonly user: string;
+  readonly user?: string;
+  readonly metadata?: { readonly user_id: string };
   readonly model: string;
-  readonly stream?: boolean;
+}
+
+/** Returns true for the path of the Messages API. */
+export function isMessages(path: string): boolean {
+  return path.startsWith("/v1/messages");
 }
 
 const usageRefused: Behavior = { kind: "status", status: 400, billed: false, message: "unknown field stream_options" };
@@ -103,13 +110,13 @@ class SimulatedAttempt implements Attempt, Wire {
     const { world } = this.#deps;
     const body = (this.#request.body as BodyBytes | undefined)?.whole;
     const {
-      user: marker,
+      metadata,
+      user: marker = metadata?.user_id ?? "",
       model,
-      stream = false,
     } = body === undefined ? accountRequest : (JSON.parse(body.toString()) as RequestBody);
     const behavior: Behavior = this.#request.path.includes("moved")
       ? { kind: "answers", usage: "reported" }
-      : this.#deps.behavior(stream, model);
+      : this.#deps.behavior(this.#request.path, model);
     if (behavior.kind === "never_connects") return;
     world.soon(this.owner, `${marker}: connects (${behavior.kind})`, () => {
       if (this.#closed) return;
@@ -164,7 +171,7 @@ class SimulatedAttempt implements Attempt, Wire {
       return this.#gateway.tasks.answer(this, method, path, body, behavior);
     if (body === undefined) return this.#answerAccount(behavior);
     const isRefused = this.#deps.refusesUsage && body.includes("stream_options");
-    const generation = new Generation(this.#deps.world, this, {
+    const generation = new (isMessages(path) ? MessageGeneration : ChatGeneration)(this.#deps.world, this, {
       marker,
       body,
       behavior: isRefused ? usageRefused : behavior,

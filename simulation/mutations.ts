@@ -374,6 +374,100 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "const price = this.#deps.catalogue().findTask(charge.model, null, charge.at)?.price?.version ?? null;",
     },
   ],
+  "an estimate of a message's first event that is added to its counted output": [
+    {
+      file: "wire/endpoints/messages-answer.ts",
+      from: "return { ...stated, soFar: { ...soFar, later: { texts: [] } } };",
+      to: "return stated;",
+    },
+  ],
+  "output of a message's first event that is added to that of its last one": [
+    {
+      file: "wire/endpoints/messages-answer.ts",
+      from: "merged.set(name, known !== undefined && count !== undefined ? Math.max(known, count) : value);",
+      to: 'merged.set(name, name === "output_tokens" && known !== undefined ? known + (countOf(value) ?? 0) : known !== undefined && count !== undefined ? Math.max(known, count) : value);',
+    },
+  ],
+  "a message whose last usage replaces the prompt of the first one": [
+    { file: "wire/endpoints/messages-answer.ts", from: "Math.max(known, count)", to: "count" },
+  ],
+  "a cut message that loses the prompt of its first event": [
+    {
+      file: "wire/endpoints/messages-answer.ts",
+      from: 'this.#usage.add(readUsage(merged, "part"), this.#finished);',
+      to: 'if (!isStart) this.#usage.add(readUsage(merged, "part"), this.#finished);',
+    },
+  ],
+  "a refusal before output that is charged": [
+    {
+      file: "wire/endpoints/messages-answer.ts",
+      from: "if (this.#isRefusedBeforeOutput)",
+      to: "if (this.#isRefusedBeforeOutput && this.output.amount < 0)",
+    },
+  ],
+  "one-hour cache writes that cost as much as short ones": [
+    {
+      file: "wire/usage.ts",
+      from: "    cacheWrite: written5m,\n    cacheWrite1h: written1h,",
+      to: "    cacheWrite: written5m + written1h,\n    cacheWrite1h: 0,",
+    },
+  ],
+  "a hold that ignores the speed": [
+    {
+      file: "core/bounds.ts",
+      from: "for (const speed of orStandard([terms.speed]))",
+      to: "for (const speed of [null])",
+    },
+  ],
+  "an answer at standard speed that is charged as a fast one": [
+    {
+      file: "request/billed.ts",
+      from: 'speed: speed == null ? asked.speed : factorValueOf("speed", speed),',
+      to: "speed: asked.speed,",
+    },
+  ],
+  "searches without their fee": [
+    {
+      file: "request/billed.ts",
+      from: "calls: Object.fromEntries(madeKinds.map((kind) => [kind, calls[kind] ?? 0]))",
+      to: "calls: {}",
+    },
+  ],
+  "a hold without the prompts that the model reads after searches": [
+    {
+      file: "request/price.ts",
+      from: "tools === null ? promptTokens : promptWithCalls(promptTokens, tools, model.contextTokens);",
+      to: "promptTokens;",
+    },
+  ],
+  "a fitted maximum without room for thinking": [
+    {
+      file: "request/price.ts",
+      from: "const least = Math.max(useful, (request.thinkingTokens ?? 0) + 1);",
+      to: "const least = useful;",
+    },
+  ],
+  "a run of an advisor at the price of the request": [
+    {
+      file: "request/meter.ts",
+      from: "promptTokens: promptTotal(tokens), price: runsPrice };",
+      to: "promptTokens: promptTotal(tokens), price: null };",
+    },
+  ],
+  "a removed tool that is still sent": [
+    {
+      file: "request/hosted-tools.ts",
+      from: "const body = new BodyBytes([without.body]);",
+      to: "const { body } = given;",
+    },
+  ],
+  "an agent's session that is not a tag": [
+    {
+      file: "wire/headers.ts",
+      from: "    all[tag] = value;\n",
+      to: '    if (tag !== "agent_session") all[tag] = value;\n',
+    },
+  ],
 };
 
 /**

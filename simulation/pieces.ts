@@ -17,7 +17,9 @@ export type Behavior =
   /** The engine reports some events twice, and some after the end. */
   | { readonly kind: "repeats" }
   /** Sends the usage before the finish reason. */
-  | { readonly kind: "reordered" };
+  | { readonly kind: "reordered" }
+  /** The model refuses a message, or the gateway states an error, before or after the first output. */
+  | { readonly kind: "refuses" | "errors"; readonly when: "before" | "after" };
 
 /** Part of an answer on a connection. `read` is called when the proxy has read it. */
 export type Piece =
@@ -50,4 +52,9 @@ export function chunk(text: string): Piece {
 
 export function event(value: object): Buffer {
   return Buffer.from(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", ...value })}\n\n`);
+}
+
+/** Returns an event of the Messages API. */
+export function namedEvent(type: string, members: object): Buffer {
+  return Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`);
 }

@@ -11,12 +11,13 @@ import {
   parseScope,
   sessionScope,
 } from "../src/core/scope.ts";
+import type { HostedToolPolicy } from "../src/core/keys.ts";
 import { usd, type PicoUsd } from "../src/core/money.ts";
 import type { Calendar } from "../src/ports/calendar.ts";
 import type { NewRaise } from "../src/ports/ledger.ts";
 import { faultlessCommits, type CommitFaults } from "./commits.ts";
 import type { Behavior } from "./pieces.ts";
-import { models, spelled, taskModel, unknownModel } from "./prices.ts";
+import { messagesModels, models, spelled, taskModel, unknownModel } from "./prices.ts";
 import type { HeaderList } from "../src/ports/exchange.ts";
 import type { Chance } from "./world.ts";
 
@@ -235,6 +236,68 @@ export function bodyOf(
   );
 }
 
+/** Headers of an agent's request, by its number: sessions, with sub-agents in every second one. */
+export function agentHeaders(count: number): HeaderList {
+  return [
+    ["anthropic-version", "2023-06-01"],
+    ...(count % 4 === 0 ? [] : [["x-claude-code-session-id", `session-${count % 2}`] as const]),
+    ...(count % 2 === 0 ? [] : [["x-claude-code-agent-id", `agent-${count % 3}`] as const]),
+    ...(count % 4 === 3 ? [["x-claude-code-parent-agent-id", "main"] as const] : []),
+  ];
+}
+
+/** Budget of each session of an agent. */
+export const agentBudget = {
+  scope: { conditions: [{ dimension: "tag", name: "agent_session", value: null }] },
+  period: "1d",
+  mode: "hard",
+  limit: usd("0.006"),
+  warnPercent: null,
+} as const;
+
+/** Hosted-tool policies of the keys in runs with agents. */
+export const toolPolicies: Readonly<Record<string, HostedToolPolicy | null>> = {
+  alice: null,
+  bob: "remove",
+  carol: "allow",
+};
+
+/** Draws the body of a message. */
+export function messageBodyOf(
+  chance: Chance,
+  marker: string,
+  { bursts }: Pick<Plan, "bursts">,
+  spelling: number,
+): Buffer {
+  const model = chance.happens(0.06) ? unknownModel : chance.pick(messagesModels);
+  const said = (parts: number) => "please tell me of the sea and all its ships ".repeat(chance.between(1, parts));
+  const marks = (): object => {
+    if (!chance.happens(0.4)) return {};
+    return { cache_control: { type: "ephemeral", ...(chance.happens(0.4) && { ttl: "1h" }) } };
+  };
+  const max_tokens = chance.happens(bursts ? 0.5 : 0.85) ? chance.between(1, 120) : undefined;
+  const thinks = chance.happens(0.3) && (max_tokens === undefined || max_tokens > 1);
+  const uses = chance.happens(0.75) && { max_uses: chance.between(1, 3) };
+  const tools = [
+    ...(chance.happens(0.3) ? [{ name: "find", input_schema: { type: "object" } }] : []),
+    ...(chance.happens(0.35) ? [{ type: "web_search_20250305", name: "web_search", ...uses }] : []),
+  ];
+  return Buffer.from(
+    JSON.stringify({
+      model: spelled(model, spelling),
+      metadata: { user_id: marker },
+      ...(max_tokens !== undefined && { max_tokens }),
+      ...(chance.happens(0.6) && { system: [{ type: "text", text: said(4), ...marks() }] }),
+      messages: [{ role: "user", content: [{ type: "text", text: said(6), ...marks() }] }],
+      ...(chance.happens(0.7) && { stream: true }),
+      ...(tools.length > 0 && { tools }),
+      ...(thinks && { thinking: { type: "enabled", budget_tokens: chance.between(1, (max_tokens ?? 60) - 1) } }),
+      ...(chance.happens(0.25) && { speed: "fast" }),
+      ...(chance.happens(0.2) && { inference_geo: "us" }),
+    }),
+  );
+}
+
 /** Draws the body that creates a task. On the task model's own path, the body itself is the input. */
 export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): Buffer {
   const duration = chance.pick([undefined, 2, 5, 10, 30, "unclear"]);
@@ -244,6 +307,13 @@ export function taskBodyOf(chance: Chance, marker: string, isFamily: boolean): B
       isFamily ? { ...input, user: marker } : { model: taskModel, task_type: "video", user: marker, input },
     ),
   );
+}
+
+/** Draws the gateway's behavior for a message. */
+export function messageBehaviorOf(chance: Chance, faults: number, model: string): Behavior {
+  const when = chance.pick(["before", "after"] as const);
+  if (chance.happens(0.1)) return { kind: "refuses", when };
+  return chance.happens(faults / 5) ? { kind: "errors", when } : behaviorOf(chance, faults, model);
 }
 
 /** Draws the gateway's behavior for a request. */

@@ -5,13 +5,15 @@ import { noMoney, type PicoUsd } from "../src/core/money.ts";
 import { anyTaskType, canonicalPrice, type PriceVersion } from "../src/core/price.ts";
 import { contentId } from "../src/wire/content-id.ts";
 import type { Catalogue, CatalogueTask } from "../src/ports/catalogue.ts";
-import type { Prices } from "./tariffs.ts";
+import { agentModels, type Prices } from "./tariffs.ts";
 
 /** Models that differ in everything that affects their cost. */
 export const models = ["plain", "private", "thinker", "bill-errors", "minimum", "tiered"] as const;
+/** Models that clients ask for with Messages. */
+export const messagesModels = ["opus", "haiku", "fable"] as const;
 export const unknownModel = "unheard-of";
 /** Models whose output cannot be counted exactly: their tokenizer is unknown, or their reasoning is hidden. */
-export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker"]);
+export const estimatedModels: ReadonlySet<string> = new Set(["private", "thinker", "haiku", "fable"]);
 /** Model that runs as a task. */
 export const taskModel = "film";
 
@@ -21,6 +23,9 @@ export const familyCreation = `${family}/make`;
 
 /** Largest output of any model, in tokens. */
 export const modelOutputMax = 400;
+
+/** Most tokens that a search adds to the prompt. */
+export const searchTokens = 40;
 
 /** Units of a task's consumption that cost one USD. */
 const unitsPerUsd = 10_000_000n;
@@ -40,7 +45,9 @@ function spellingsOf(model: string): readonly [string, ...string[]] {
   ];
 }
 
-const idsBySpelling = new Map(models.flatMap((model) => spellingsOf(model).map((name) => [name, model] as const)));
+const idsBySpelling = new Map(
+  [...models, ...messagesModels].flatMap((model) => spellingsOf(model).map((name) => [name, model] as const)),
+);
 
 /** Returns the id of the model that a client asks for; the name itself if it is the name of no model. */
 export function idOf(name: string): string {
@@ -167,6 +174,7 @@ function editionText(edition: number): string {
 groups:
   half: { fraction: "0.5" }
   full: { fraction: "1" }
+  agents: { fraction: "1", cached_input: official }
 routes:
   "POST ${familyCreation}": { does: create, model: ${taskModel}, type: video, source: simulated }
   "GET ${family}/{task_id}": { does: retrieve, source: simulated }
@@ -198,5 +206,46 @@ models:
           - from_prompt_tokens: 60
             official: { input: ${rate(6)}, output: ${rate(18)} }`,
     )}
-`;
+${messagesModels.map((model) => agentText(model, edition)).join("")}`;
+}
+
+/** What differs between the models for Messages, in addition to their prices. */
+const agentTraits: Readonly<Record<(typeof messagesModels)[number], string>> = {
+  opus: "",
+  haiku: 'tokenizer: null\n    error_factor: "1.2"\n    tokens_per_byte: "1.5"',
+  fable: "reasoning: true\n    tokens_per_second: 50",
+};
+
+const factorTexts = {
+  fast: 'speed: { fast: { input: "2", cached_input: "1", output: "2" } }',
+  us: 'inference_geo: { us: "1.1" }',
+} as const;
+
+function agentText(model: (typeof messagesModels)[number], edition: number): string {
+  const agent = agentModels[model];
+  if (agent === undefined) throw new Error(`the model "${model}" has no tariff`);
+  const usd = (amount: number) => `"${(amount * edition).toFixed(6)}"`;
+  const rates = (times: number) =>
+    [
+      `input: ${usd(agent.input * times)}, cached_input: ${usd(agent.cached * times)}`,
+      `cache_write: ${usd(agent.written * times)}, output: ${usd(agent.output * times)}`,
+      ...(agent.hour === null ? [] : [`cache_write_1h: ${usd(agent.hour * times)}`]),
+    ].join(", ");
+  const more = [
+    ...(agent.doubledFrom === null
+      ? []
+      : [`tiers: [{ from_prompt_tokens: ${agent.doubledFrom}, official: { ${rates(2)} } }]`]),
+    ...(agent.terms.length === 0 ? [] : [`factors: { ${agent.terms.map((name) => factorTexts[name]).join(", ")} }`]),
+    ...(agent.searchFee === null
+      ? []
+      : [`fees: { web_search_call: { usd: ${usd(agent.searchFee)}, input_tokens: ${searchTokens} } }`]),
+  ];
+  return `  ${model}:
+    group: agents
+    ${agentTraits[model]}
+    prices:
+      - from: 2020-01-01
+        source: "edition ${edition}"
+        official: { ${rates(1)} }
+${more.map((line) => `        ${line}\n`).join("")}`;
 }

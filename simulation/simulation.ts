@@ -14,9 +14,11 @@ import { LedgerChecks } from "./ledger-checks.ts";
 import { SimulatedExchange } from "./client.ts";
 import { Commits, faultlessCommits } from "./commits.ts";
 import { Disk, type OnWritten } from "./disk.ts";
-import { SimulatedGateway } from "./gateway.ts";
+import { isMessages, SimulatedGateway } from "./gateway.ts";
 import { startInstance, type Instance } from "./instance.ts";
 import {
+  agentBudget,
+  agentHeaders,
   bodyOf,
   budgetOf,
   raiseOf,
@@ -24,12 +26,15 @@ import {
   changeKinds,
   keyNames,
   behaviorOf,
+  messageBehaviorOf,
+  messageBodyOf,
   planOf,
   removalOf,
   secretOf,
   session,
   taskBodyOf,
   teams,
+  toolPolicies,
   zones,
   type Change,
   type Plan,
@@ -100,6 +105,8 @@ class Simulation {
    * ways. Does not depend on chance, so that the other runs stay as they were.
    */
   readonly #hasOwnPrices: boolean;
+  /** True if agents send messages in place of most chats. Does not depend on chance either. */
+  readonly #hasAgents: boolean;
   readonly #disk = new Disk();
   readonly #commits: Commits;
   readonly #gateway: SimulatedGateway;
@@ -147,6 +154,7 @@ class Simulation {
     const plan = planOf(world.chance);
     this.#plan = plan;
     this.#hasOwnPrices = Number(options.seed) % 5 < 2;
+    this.#hasAgents = [1, 4, 9].includes(Number(options.seed) % 10);
     // Begin with each edition equally often.
     if (this.#hasOwnPrices) this.#edition = Math.floor(Number(options.seed) / 5) % 3;
     world.shiftWallClock(plan.startsAt);
@@ -160,7 +168,10 @@ class Simulation {
     this.#commits = new Commits(world, () => (this.#isFaultFree ? faultlessCommits : plan.commits), this.#onWritten);
     this.#gateway = new SimulatedGateway({
       world,
-      behavior: (_stream, model) => behaviorOf(world.chance, this.#isFaultFree ? 0 : plan.gatewayFaults, idOf(model)),
+      behavior: (path, model) => {
+        const draw = isMessages(path) ? messageBehaviorOf : behaviorOf;
+        return draw(world.chance, this.#isFaultFree ? 0 : plan.gatewayFaults, idOf(model));
+      },
       refusesUsage: plan.refusesUsage,
       bursts: plan.bursts,
       balance: () => (1 + world.chance.next()).toFixed(6),
@@ -233,7 +244,7 @@ class Simulation {
         models: this.#hasOwnPrices && name === listedKey ? listed.patterns : null,
         limits,
         outputCap: null,
-        hostedTools: null,
+        hostedTools: this.#hasAgents ? (toolPolicies[name] ?? null) : null,
         labels: name === raisedCaller.key ? raisedCaller.labels : {},
         tags: {},
         user: null,
@@ -258,6 +269,7 @@ class Simulation {
     await sessions.create(created, null);
     this.#credential = createCredential(created, await sessions.secret());
     for (let count = chance.below(4); count > 0; count--) await ledger.setBudget(budgetOf(chance), now);
+    if (this.#hasAgents && chance.happens(0.5)) await ledger.setBudget(agentBudget, now);
   }
 
   #start(): void {
@@ -373,13 +385,12 @@ class Simulation {
     const name = chance.pick(keyNames);
     const isInSession = name === session.key && this.#exchanges.size % 3 === 0;
     const [method, path] = this.#drawRequest(name);
+    const spelling = this.#hasOwnPrices ? this.#exchanges.size : 0;
     const body = isCreation(path)
       ? taskBodyOf(chance, id, path === familyCreation)
-      : bodyOf(chance, id, {
-          ...this.#plan,
-          hasModels: this.#exchanges.size % 5 === 2,
-          spelling: this.#hasOwnPrices ? this.#exchanges.size : 0,
-        });
+      : isMessages(path)
+        ? messageBodyOf(chance, id, this.#plan, spelling)
+        : bodyOf(chance, id, { ...this.#plan, hasModels: this.#exchanges.size % 5 === 2, spelling });
     const exchange = new SimulatedExchange({
       world,
       id,
@@ -389,8 +400,11 @@ class Simulation {
       key: isInSession ? this.#credential : secretOf(name),
       body,
       slow: this.#plan.slowClients,
-      isPassed: this.#plan.streamUsage === "pass",
-      senderHeaders: senderHeaders(this.#exchanges.size),
+      isPassed: this.#plan.streamUsage === "pass" || isMessages(path),
+      senderHeaders: [
+        ...senderHeaders(this.#exchanges.size),
+        ...(isMessages(path) ? agentHeaders(this.#exchanges.size) : []),
+      ],
       onFault: (what) => this.fault(what),
       onRefusal: ({ refusal }) => instance.alerts.refused(refusal),
     });
@@ -420,7 +434,10 @@ class Simulation {
     }
     const roll = chance.next();
     if (roll < 0.15) return ["POST", isSecond ? familyCreation : creation];
-    return roll < 0.85 ? ["POST", "/v1/chat/completions"] : ["GET", chance.pick(["/account/info", "/v1/farebox/me"])];
+    const isMessage = this.#hasAgents && this.#exchanges.size % 4 !== 2;
+    return roll < 0.85
+      ? ["POST", isMessage ? "/v1/messages" : "/v1/chat/completions"]
+      : ["GET", chance.pick(["/account/info", "/v1/farebox/me"])];
   }
 
   #change(kind: Change): void {
@@ -580,20 +597,22 @@ class Simulation {
   #pricesOfCharge(
     exchange: SimulatedExchange,
     charge: Charge | undefined,
-  ): Pick<AuditedRequest, "wasInForce" | "tariff" | "served"> {
-    if (charge?.priceId == null) return { wasInForce: true, tariff: undefined, served: undefined };
+  ): Pick<AuditedRequest, "wasInForce" | "tariff" | "served" | "tariffOf"> {
+    const unpriced = { tariff: undefined, served: undefined, tariffOf: noTariff };
+    if (charge?.priceId == null) return { wasInForce: true, ...unpriced };
     const { model, at } = charge;
     const prices = this.#pricesInForce(exchange).find((each) => {
       const catalogue = catalogueOf(each);
       const found = charge.kind === "task" ? catalogue.findTask(model, "video", at) : catalogue.find(idOf(model), at);
       return found?.price?.id === charge.priceId;
     });
-    if (prices === undefined) return { wasInForce: false, tariff: undefined, served: undefined };
+    if (prices === undefined) return { wasInForce: false, ...unpriced };
     const last = this.#gateway.generations.get(exchange.id)?.at(-1);
     const priceId = last?.isServedRead === true ? catalogueOf(prices).find(last.served, at)?.price?.id : undefined;
     return {
       wasInForce: true,
       tariff: charge.kind === "task" ? undefined : tariffOf(idOf(model), prices, at),
+      tariffOf: (other) => tariffOf(other, prices, at),
       served:
         last === undefined || priceId === undefined
           ? undefined
@@ -682,12 +701,17 @@ class Simulation {
   }
 }
 
+function noTariff(model: string): never {
+  throw new Error(`a charge without a price has no tariff of ${model}`);
+}
+
 /** Key that may use only some models. */
 const listedKey = "carol";
 
 /** Returns the names of the models that a request asks for. */
 function modelsOf({ path, modelsNamed }: SimulatedExchange): readonly string[] {
-  return isCreation(path) ? [taskModel] : path === "/v1/chat/completions" ? modelsNamed : [];
+  if (isCreation(path)) return [taskModel];
+  return path === "/v1/chat/completions" || isMessages(path) ? modelsNamed : [];
 }
 
 function isListed(models: readonly string[]): boolean {

@@ -1,5 +1,6 @@
 import type { TokenCounter } from "../src/ports/token-counter.ts";
 import { tokenInput } from "../src/platform/tokens/chat-template.ts";
+import { readMessagesRequest } from "../src/wire/endpoints/messages.ts";
 import { chatTextOf } from "../src/wire/endpoints/chat-completions.ts";
 import type { Owner, World } from "./world.ts";
 
@@ -13,6 +14,14 @@ export function tokensOf(text: string): number {
 /** Returns the gateway's count of a prompt: its texts and the chat template. */
 export function promptTokensOf(body: Buffer): number {
   return tokensIn(chatTextOf(body));
+}
+
+/** Returns the gateway's count of the prompt of a message. */
+export function promptTokensOfMessages(body: Buffer): number {
+  const read = readMessagesRequest(body);
+  const prompt = read.ok ? read.request.prompt.text(body) : undefined;
+  if (prompt?.kind !== "chat") throw new Error("the gateway cannot read a message");
+  return tokensIn(prompt.chat);
 }
 
 function tokensIn(chat: Parameters<typeof tokenInput>[0]): number {

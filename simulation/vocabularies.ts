@@ -147,3 +147,29 @@ function ownUsage(tokens: TokenCounts): object {
     output_tokens: completionTotal(tokens),
   };
 }
+
+type WithOutput = { readonly output_tokens: number };
+
+/** Returns the usage of the first event of a message: the prompt, an estimate of the output, and other terms. */
+export function startUsageOf<Stated extends WithOutput>(tokens: TokenCounts, terms: Stated, isUnsplit: boolean) {
+  const { cache_write: short, cache_write_1h: long } = tokens;
+  const cache_creation = { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: long };
+  return { ...promptUsageOf(tokens, "whole"), ...(!isUnsplit && { cache_creation }), ...terms };
+}
+
+/** Returns the prompt as the last event of a message states it, which does not say how long caches are kept. */
+export function promptUsageOf(tokens: TokenCounts, how: "whole" | "null" | "absent" | "zero"): object {
+  if (how === "absent") return {};
+  const stated = (count: number) => (how === "whole" ? count : how === "zero" ? 0 : null);
+  return {
+    input_tokens: stated(tokens.input),
+    cache_read_input_tokens: stated(tokens.cached_input),
+    cache_creation_input_tokens: stated(tokens.cache_write + tokens.cache_write_1h),
+  };
+}
+
+/** Returns one of the `iterations` of a message. */
+export function iterationOf(tokens: TokenCounts, model: string | null, type: string): object {
+  const output_tokens = completionTotal(tokens);
+  return { type, ...(model !== null && { model }), ...startUsageOf(tokens, { output_tokens }, false) };
+}
