@@ -56,7 +56,7 @@ export class MessageGeneration extends Generation {
     this.#name = this.served === this.asked ? this.request.model : this.served;
     const usage = behavior.kind === "answers" ? behavior.usage : "reported";
     this.#isSilentOnTerms = usage === "none" || usage === "nonsense" || chance.happens(0.2);
-    const isGranted = this.#isSilentOnTerms || chance.happens(0.7);
+    const isGranted = this.#isSilentOnTerms || chance.happens(0.5);
     this.#granted = { speed: isGranted ? (body.speed ?? null) : null, geo: body.inference_geo ?? null };
     this.thinkingBudget = body.thinking?.budget_tokens ?? null;
     this.#searchesLeft = search === undefined ? 0 : chance.between(0, search.max_uses ?? searchesMax);
@@ -184,7 +184,8 @@ export class MessageGeneration extends Generation {
 
   get #startTerms() {
     const { speed, geo } = this.#granted;
-    const output_tokens = this.world.chance.between(1, 8);
+    // Without a last usage, an estimate above the text would be charged.
+    const output_tokens = this.#isUsageCorrect ? this.world.chance.between(1, 8) : 1;
     if (this.#isSilentOnTerms) return { output_tokens };
     return { output_tokens, service_tier: "standard", speed: speed ?? "standard", inference_geo: geo ?? "global" };
   }

@@ -433,13 +433,6 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
       to: "calls: {}",
     },
   ],
-  "a hold without the prompts that the model reads after searches": [
-    {
-      file: "request/price.ts",
-      from: "tools === null ? promptTokens : promptWithCalls(promptTokens, tools, model.contextTokens);",
-      to: "promptTokens;",
-    },
-  ],
   "a fitted maximum without room for thinking": [
     {
       file: "request/price.ts",

@@ -292,7 +292,7 @@ export function messageBodyOf(
       ...(chance.happens(0.7) && { stream: true }),
       ...(tools.length > 0 && { tools }),
       ...(thinks && { thinking: { type: "enabled", budget_tokens: chance.between(1, (max_tokens ?? 60) - 1) } }),
-      ...(chance.happens(0.25) && { speed: "fast" }),
+      ...(chance.happens(0.4) && { speed: "fast" }),
       ...(chance.happens(0.2) && { inference_geo: "us" }),
     }),
   );

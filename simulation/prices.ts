@@ -25,7 +25,7 @@ export const familyCreation = `${family}/make`;
 export const modelOutputMax = 400;
 
 /** Most tokens that a search adds to the prompt. */
-export const searchTokens = 40;
+export const searchTokens = 300;
 
 /** Units of a task's consumption that cost one USD. */
 const unitsPerUsd = 10_000_000n;
