@@ -442,7 +442,7 @@ export const mutations: Readonly<Record<string, readonly Edit[]>> = {
   ],
   "a run of an advisor at the price of the request": [
     {
-      file: "request/meter.ts",
+      file: "request/charged-usage.ts",
       from: "promptTokens: promptTotal(tokens), price: runsPrice };",
       to: "promptTokens: promptTotal(tokens), price: null };",
     },

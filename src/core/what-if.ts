@@ -38,7 +38,8 @@ export type PriceAt = (model: string, at: number) => PriceVersion | "unknown_mod
 
 /**
  * Returns the cost of a posted charge's tokens under other prices. Uses the price of the requested model, even if
- * another model answered, but for runs that name a model of their own the price of that model. If no other model answered, the result under the charge's own price is the charge's cost.
+ * another model answered. Runs that name a model of their own have the price of that model. If no other model answered,
+ * the result under the charge's own price is the charge's cost.
  */
 export function recomputeUnder(charge: ChargeInputs, priceAt: PriceAt): Recomputed {
   const why = whyNotRecomputed(charge);

@@ -246,8 +246,9 @@ function hiddenMaximum({ fields, unboundedFields }: ModelRequest): Refusal | und
 }
 
 /**
- * Puts a maximum that fits the budget into a request whose client states none, or one that may be lowered. Returns null if the field is not known,
- * if the output cap already allows no more than `tokens`, or if the changed request cannot be priced.
+ * Puts a maximum that fits the budget into a request whose client states none, or one that may be lowered. Returns null
+ * if the field is not known, if the output cap already allows no more than `tokens`, or if the changed request cannot be
+ * priced.
  */
 export function fittedRequest(params: CapParams, capped: PricedRequest, tokens: number): PricedRequest | null {
   const field = maximumField(params.given.quote, params.maximum);

@@ -214,8 +214,9 @@ export class Pricer {
 
   /**
    * Returns the output maximum for each choice to write into a text request that states none, or a larger one that may
-   * be lowered. The maximum is as much as a quarter of `room` can pay for, but at least one slice. `room`: remaining amount of the tightest budget. Returns
-   * null if Farebox may not write a maximum, or if the maximum would not limit the output.
+   * be lowered. The maximum is as much as a quarter of `room` can pay for, but at least one slice. `room`: remaining
+   * amount of the tightest budget. Returns null if Farebox may not write a maximum, or if the maximum would not limit the
+   * output.
    */
   fit(quote: Quote, room: bigint): number | null {
     const { sliceTokens, fitTokensMin } = this.#deps;

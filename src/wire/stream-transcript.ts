@@ -158,8 +158,8 @@ export class StreamTranscript implements Transcript {
   }
 
   /**
-   * Reads the last events, and the first one if it matters, as if they were the whole stream. Returns their content if it is that of the whole stream:
-   * their usage covers it, and no earlier event states a term that they do not state.
+   * Reads the last events, and the first one if it matters, as if they were the whole stream. Returns their content if it
+   * is that of the whole stream: their usage covers it, and no earlier event states a term that they do not state.
    */
   tail(): StreamTail {
     const all = this.#raw.joined();
