@@ -153,6 +153,11 @@ export const unversionedPaths = [...openAiPaths, ...anthropicPaths, "/v1/models"
   path.slice("/v1".length),
 );
 
+/** Returns true if a path equals one of these prefixes or is below one, in the spelling in which routes have it. */
+export function isRoutedBelow(path: string, prefixes: readonly string[]): boolean {
+  return prefixes.some((prefix) => path.startsWith(prefix) && (path[prefix.length] ?? "/") === "/");
+}
+
 /** Returns true if a path, in any spelling, equals one of these prefixes or is below one. */
 export function isBelow(path: string, prefixes: readonly string[]): boolean {
   const canonical = `/${canonicalSegments(path).join("/")}`;

@@ -3,6 +3,7 @@ import {
   canonicalSegments,
   hasTaskId,
   isBelow,
+  isRoutedBelow,
   matchRoute,
   pathsOverlap,
   ownPaths,
@@ -152,4 +153,15 @@ it.each([
   ["/", false],
 ])("the path %s is below /v1: %s", (path, expected) => {
   expect(isBelow(path, ["/admin", "/v1"])).toBe(expected);
+});
+
+it.each([
+  ["/v1/messages", true],
+  ["/v1/messages/count_tokens", true],
+  ["/v1/messages-2", false],
+  ["/v1/message", false],
+  ["/V1/messages", false],
+  ["/v1/chat/completions", false],
+])("a routed path is below a prefix in the same spelling only: %s", (path, expected) => {
+  expect(isRoutedBelow(path, ["/v1/messages"])).toBe(expected);
 });
